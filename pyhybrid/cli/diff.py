@@ -13,10 +13,10 @@ from pyhybrid.errors import UsageError
 from pyhybrid.exporters.destination import replacing
 from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
-from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
-from pyhybrid.views.comparison.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
-from pyhybrid.views.comparison.compared_paths import ComparedPaths
-from pyhybrid.views.comparison.run_comparison import compare
+from pyhybrid.report.diff import comparison_json, markdown, print_comparison
+from pyhybrid.views.diff.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
+from pyhybrid.views.diff.compared_paths import ComparedPaths
+from pyhybrid.views.diff.runs import compare
 
 N_ROWS = 12
 

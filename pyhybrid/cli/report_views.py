@@ -27,14 +27,12 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Number
 from pyhybrid.report import screen, summary, tree
 from pyhybrid.report.calls import calls_json, calls_listing
-from pyhybrid.report.compile_listing import compile_listing
 from pyhybrid.report.line_listing import line_figures, print_lines
-from pyhybrid.report.model_listing import model_listing
-from pyhybrid.report.operator_listing import operator_listing
 from pyhybrid.report.quality import quality_listing, quality_report
 from pyhybrid.report.step_listing import step_listing, step_report
 from pyhybrid.report.table import Listing, plain, shown
 from pyhybrid.report.terminal import MIN_HEIGHT
+from pyhybrid.report.training import compile_listing, model_listing, operator_listing
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.calls.compensate import compensate

@@ -15,7 +15,7 @@ from pyhybrid.options.table import FORMATS
 from pyhybrid.symbols.source_positions import Debuginfod
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.inlined import with_inlined
-from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.selection.frames_of_kind import NATIVE_ONLY, PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice
 from pyhybrid.views.selection.slow_calls import SlowerThan
 

@@ -24,7 +24,7 @@ from pyhybrid.tables import Chunk, stack_of, waits
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import periods_of, times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.calls.call_edges import BEGINS, GAP, edges
+from pyhybrid.views.calls.call_events import BEGINS, GAP, edges
 
 QUARTER_NS = 7_889_238_000_000_000
 SAMPLES = "disabled-by-default-v8.cpu_profiler"  # a category

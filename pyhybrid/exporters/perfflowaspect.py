@@ -27,7 +27,7 @@ from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.tables import Usage
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.calls.call_edges import BEGINS, GAP, Edge, edges
+from pyhybrid.views.calls.call_events import BEGINS, GAP, Edge, edges
 
 # PERFFLOW_OPTIONS, by which PerfFlowAspect is told what to write and where.
 #

@@ -13,7 +13,7 @@ from typing import Any
 from pyhybrid.exporters.viewer_names import encodable, functions
 from pyhybrid.tables import Frame, Usage
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.calls.call_edges import BEGINS, Edge, n_left_out
+from pyhybrid.views.calls.call_events import BEGINS, Edge, n_left_out
 from pyhybrid.views.labels import shorten_file
 
 _USUAL = (*BEGINS, "return")

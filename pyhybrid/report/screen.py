@@ -10,7 +10,6 @@ from time import gmtime, strftime
 from typing import Any, TextIO
 
 from pyhybrid.base.terminal_text import visible
-from pyhybrid.report.compile_listing import took_text
 from pyhybrid.report.ellipsis import around, elided, middle
 from pyhybrid.report.run_parts import Clock, Cost, Run, Samples
 from pyhybrid.report.step_listing import steps_text
@@ -31,6 +30,7 @@ from pyhybrid.report.terminal import (
     note_lines,
     show,
 )
+from pyhybrid.report.training import took_text
 from pyhybrid.report.tree import CallTree
 from pyhybrid.views.findings import SHOWN, Finding
 from pyhybrid.views.gpu import GpuSummary

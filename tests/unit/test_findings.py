@@ -17,7 +17,7 @@ from pyhybrid.report.terminal import Line
 from pyhybrid.report.tree import CallTree
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.tables import GIL, GpuActivity, GpuWindow, GpuWork
-from pyhybrid.views.call_tree.spinning import pool_of, spinning
+from pyhybrid.views.call_tree.spinning_threads import pool_of, spinning
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import Labels
 

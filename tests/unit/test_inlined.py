@@ -24,7 +24,7 @@ from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.lines.native_lines import native_lines
-from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.selection.frames_of_kind import NATIVE_ONLY, PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
 FAST, OTHER, PLAIN = "/opt/libfast.so", "/opt/libother.so", "/opt/libplain.so"

@@ -12,8 +12,8 @@ from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
-from pyhybrid.report.operator_listing import operator_listing
 from pyhybrid.report.table import shown
+from pyhybrid.report.training import operator_listing
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.operators import Caller, operators_of

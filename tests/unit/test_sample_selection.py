@@ -16,7 +16,7 @@ from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.tables import stack_of
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.selection.frames_of_kind import NATIVE_ONLY, PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
 HELD, WAITING = 1 << GIL_SHIFT, 2 << GIL_SHIFT

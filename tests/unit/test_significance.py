@@ -9,7 +9,7 @@ from math import exp, inf, isclose, sqrt
 import pytest
 
 from pyhybrid.base.quantiles import quantile
-from pyhybrid.views.comparison.significance import (
+from pyhybrid.views.diff.significance import (
     ALPHA,
     RUN_TO_RUN,
     Change,

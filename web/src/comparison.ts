@@ -1,5 +1,5 @@
 // Runs that are compared, as pyhybrid/exporters/page/diff.py writes them.  The errors are those of
-// pyhybrid/views/comparison/significance.py.
+// pyhybrid/views/diff/significance.py.
 import type { Box } from "./boxes";
 import type { Columns } from "./columns";
 import { Paths } from "./paths";

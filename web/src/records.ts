@@ -301,7 +301,7 @@ export interface WhySlow {
   why: string;
 }
 
-/** What is known of a function: run_comparison.FunctionChange says what each is. */
+/** What is known of a function: runs.FunctionChange says what each is. */
 export interface ComparedFunction {
   frame: number;
   total: ShownChange | null;

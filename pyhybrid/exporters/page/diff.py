@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from pyhybrid import __version__
 from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.tree import KINDS, Strings
-from pyhybrid.report.comparison import facts
+from pyhybrid.report.diff import facts
 from pyhybrid.report.table import plain
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.tables.schema import Record
-from pyhybrid.views.comparison.compared_paths import ComparedPaths
-from pyhybrid.views.comparison.function_figures import Function
-from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange
-from pyhybrid.views.comparison.significance import RUN_TO_RUN, Change
-from pyhybrid.views.comparison.step_changes import StepChange
+from pyhybrid.views.diff.compared_paths import ComparedPaths
+from pyhybrid.views.diff.function_figures import Function
+from pyhybrid.views.diff.runs import Comparison, FunctionChange
+from pyhybrid.views.diff.significance import RUN_TO_RUN, Change
+from pyhybrid.views.diff.step_changes import StepChange
 
 
 class ShownChange(Record):
@@ -42,7 +42,7 @@ class ComparedStep(Record):
 
 
 class ComparedFunction(Record):
-    """What is known of a function: run_comparison.FunctionChange says what each is."""
+    """What is known of a function: runs.FunctionChange says what each is."""
 
     frame: int
     total: ShownChange | None

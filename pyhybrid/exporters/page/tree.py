@@ -17,7 +17,7 @@ from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.call_tree.imports import import_line
 from pyhybrid.views.calls.function_calls import calls_by_thread
 from pyhybrid.views.labels import declared_at, labels_of, shorten_file, shorten_native
-from pyhybrid.views.selection.one_kind import PYTHON_ONLY
+from pyhybrid.views.selection.frames_of_kind import PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
 # web/src/profile.ts has these, too.

@@ -12,9 +12,8 @@ from typing import Any
 from pyhybrid.base.files import table_beside
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
-from pyhybrid.views.findings.finding_measures import MEASURES
+from pyhybrid.views.findings.finding_measures import MEASURES, idle
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
-from pyhybrid.views.findings.idle_threads import idle
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.findings.slow_layer import layer, uncompiled
 from pyhybrid.views.findings.step_measures import STEP_MEASURES

@@ -14,7 +14,7 @@ from pyhybrid.tables import Frame, gil_name, stack_of
 from pyhybrid.tables.timeline import times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import imports_of
-from pyhybrid.views.call_tree.spinning import pools, spinning
+from pyhybrid.views.call_tree.spinning_threads import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.labels import short_time, shorten_native
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality, unaccounted_ns
@@ -30,6 +30,7 @@ _CALLED = bytes(
 )
 _IS_2 = bytes(state == 2 for state in range(256))
 MOST_WAITS = 2000  # samples that waited for the GIL, for which it is looked who held it
+LEAST_WAITING = 0.95  # of the time of a thread of a native pool that only waits
 
 
 def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -356,3 +357,34 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "unaccounted": unaccounted,
     "broken": broken,
 }
+
+
+def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Threads that no Python ran on, and that hardly ever ran; and what they are, mostly: the
+    outermost function of theirs that is shown."""
+    profile = measured.profile
+    node_of = profile.stacks.node
+    all_ns: Counter[int] = Counter()
+    waiting_ns: Counter[int] = Counter()
+    with_python = set()
+    for row in profile.sampled:
+        all_ns[row.thread] += row.weight_ns
+        if row.waits:
+            waiting_ns[row.thread] += row.weight_ns
+        if measured.python_frames[node_of[row.stack]]:
+            with_python.add(row.thread)
+    threads = {
+        thread
+        for thread in set(waiting_ns) - with_python
+        if waiting_ns[thread] >= LEAST_WAITING * all_ns[thread]
+    }
+    if not threads:
+        return None
+    tree, starts = FoldedTree.of(profile), Counter[int]()
+    for row in profile.sampled:
+        if row.thread in threads:
+            path = tree.path(tree.of_node[node_of[row.stack]])
+            starts[path[0] if path else 0] += row.weight_ns
+    function = measured.labels.get(starts.most_common(1)[0][0], "native code")
+    share = measured.share(sum(all_ns[thread] for thread in threads))
+    return {**share, "threads": len(threads), "function": function}

@@ -28,7 +28,7 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Row
 from pyhybrid.tables.timeline import Spans, parts, times, within
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY, OneKind
+from pyhybrid.views.selection.frames_of_kind import NATIVE_ONLY, PYTHON_ONLY, OneKind
 from pyhybrid.views.selection.process_selection import chosen_processes, meta_of
 from pyhybrid.views.selection.slow_calls import SlowerThan, spans_of
 

@@ -12,7 +12,7 @@ from support import TARGETS, Run, made_once, record
 from torch_support import TorchProcess
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.views.comparison.run_comparison import compare
+from pyhybrid.views.diff.runs import compare
 
 pytestmark = pytest.mark.once
 

@@ -16,7 +16,7 @@ from support import PATIENCE_S, Run, covered_ns, is_stripped
 
 from pyhybrid.tables import Sampled
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.selection.one_kind import PYTHON_ONLY
+from pyhybrid.views.selection.frames_of_kind import PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
 # Two threads want the GIL all the time, one works without it, one sleeps.  Prints for how long the

@@ -10,10 +10,10 @@ from typing import Any, TextIO
 
 from pyhybrid.report.table import Column, Table, plain, plain_markdown, text
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, note_lines, show
-from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, Verdict
-from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange, Side
-from pyhybrid.views.comparison.significance import RUN_TO_RUN, Change
-from pyhybrid.views.comparison.step_changes import LEAST_STEPS, StepChange
+from pyhybrid.views.diff.change_limits import EXCEEDED, UNSURE, Verdict
+from pyhybrid.views.diff.runs import Comparison, FunctionChange, Side
+from pyhybrid.views.diff.significance import RUN_TO_RUN, Change
+from pyhybrid.views.diff.step_changes import LEAST_STEPS, StepChange
 from pyhybrid.views.labels import short_time
 
 N_WITHIN = 5  # functions that do not differ

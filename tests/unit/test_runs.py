@@ -11,14 +11,14 @@ from example_profile import PERIOD_NS, PID, fake_symbols
 from spool_writer import SpoolWriter, python
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
+from pyhybrid.report.diff import comparison_json, markdown, print_comparison
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge
-from pyhybrid.views.comparison.function_figures import Function
-from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange, Side, compare
-from pyhybrid.views.comparison.same_functions import SameFunctions
-from pyhybrid.views.comparison.significance import Mean, change, without_error
-from pyhybrid.views.comparison.step_changes import StepFigures, step_changes
+from pyhybrid.views.diff.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge
+from pyhybrid.views.diff.function_figures import Function
+from pyhybrid.views.diff.runs import Comparison, FunctionChange, Side, compare
+from pyhybrid.views.diff.same_functions import SameFunctions
+from pyhybrid.views.diff.significance import Mean, change, without_error
+from pyhybrid.views.diff.step_changes import StepFigures, step_changes
 
 HOSTILE = "f|`<img src=x>\x1b[31m"
 

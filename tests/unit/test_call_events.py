@@ -14,7 +14,7 @@ from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perfflowaspect import PerfflowOptions, Pfw
 from pyhybrid.tables import Call, Event, Turn
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.calls.call_edges import edges
+from pyhybrid.views.calls.call_events import edges
 
 Told = list[tuple[int, int, str, int]]  # thread, time, how, node
 

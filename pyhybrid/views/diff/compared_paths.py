@@ -13,7 +13,7 @@ from pyhybrid._profile import inclusive
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.comparison.function_figures import Function, functions_of, samples_of_nodes
+from pyhybrid.views.diff.function_figures import Function, functions_of, samples_of_nodes
 
 
 class RunOnPaths(Struct):

@@ -11,9 +11,9 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from pyhybrid.tables.schema import Record
-from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange
-from pyhybrid.views.comparison.significance import Change, without_error
-from pyhybrid.views.comparison.step_changes import LEAST_STEPS
+from pyhybrid.views.diff.runs import Comparison, FunctionChange
+from pyhybrid.views.diff.significance import Change, without_error
+from pyhybrid.views.diff.step_changes import LEAST_STEPS
 
 METRICS = {
     "total": "sampled time of the function and what it calls",

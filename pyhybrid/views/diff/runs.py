@@ -14,10 +14,10 @@ from pyhybrid.base.files import damage_in
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
-from pyhybrid.views.comparison.compared_paths import ComparedPaths
-from pyhybrid.views.comparison.function_figures import Figures, Function, Sampled, run_figures
-from pyhybrid.views.comparison.same_functions import SameFunctions
-from pyhybrid.views.comparison.significance import (
+from pyhybrid.views.diff.compared_paths import ComparedPaths
+from pyhybrid.views.diff.function_figures import Figures, Function, Sampled, run_figures
+from pyhybrid.views.diff.same_functions import SameFunctions
+from pyhybrid.views.diff.significance import (
     FEW_RUNS,
     Change,
     Mean,
@@ -27,7 +27,7 @@ from pyhybrid.views.comparison.significance import (
     of_runs,
     without_error,
 )
-from pyhybrid.views.comparison.step_changes import StepChange, step_changes, step_figures
+from pyhybrid.views.diff.step_changes import StepChange, step_changes, step_figures
 
 # Of a function, for its time to be compared: samples in a run, and share of all.  The more
 # functions are compared, the larger a change must be to stand out.

@@ -3,7 +3,7 @@
 A function is known by its qualified name and its file as seen from its import path or from the
 program's working directory, native code by its short name and its library's: neither by lines nor
 by addresses.  All threads are summed; figures are nanoseconds.  Time in which threads of a pool
-spin (spinning.py) is in none of them, but for itself.
+spin (spinning_threads.py) is in none of them, but for itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyhybrid.base.structs import Struct
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.call_tree.spinning import spinning
+from pyhybrid.views.call_tree.spinning_threads import spinning
 from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.views.labels import shorten_file, shorten_native
 

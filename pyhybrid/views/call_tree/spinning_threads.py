@@ -1,7 +1,7 @@
 """Time in which threads of a pool spin: for one another, or for work.
 
 It is CPU time, but no work, and depends on how busy the machine is.  The functions are data:
-spinning.toml.
+spinning_threads.toml.
 """
 
 import os
@@ -26,7 +26,7 @@ OUTERMOST = "outermost"
 
 
 class Pool(NamedTuple):
-    """A library whose threads spin: spinning.toml."""
+    """A library whose threads spin: spinning_threads.toml."""
 
     name: str
     library: NamePatterns
@@ -46,7 +46,7 @@ def pools() -> list[Pool]:
             NamePatterns(pool["hands_out"]),
             pool["nameless"],
         )
-        for pool in table_beside(__file__, "spinning")["pool"]
+        for pool in table_beside(__file__, "spinning_threads")["pool"]
     ]
 
 

@@ -7,7 +7,7 @@ files of one name are the same if the ends of their paths agree best, and no oth
 from collections import defaultdict
 from collections.abc import Iterable
 
-from pyhybrid.views.comparison.function_figures import Function
+from pyhybrid.views.diff.function_figures import Function
 
 _Key = tuple[str, str, str]  # kind, name, the file's own name
 GENERIC = ("__init__.py", "__main__.py")  # say nothing without their folder

@@ -12,7 +12,7 @@ from math import inf
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
-from pyhybrid.views.comparison.significance import (
+from pyhybrid.views.diff.significance import (
     FEW_RUNS,
     Change,
     Mean,
