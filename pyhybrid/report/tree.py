@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from operator import eq
 from typing import NamedTuple
 
-from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
+from pyhybrid._profile import add_up, at_least, inclusive, nearest, rows_from, take
 from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
@@ -144,6 +144,30 @@ class CallTree:
         for node in sorted(large):
             if node:
                 self._children[tree.parent[node]].append(node)
+        self._count_left_out(large)
+
+    def _count_left_out(self, large: set[int]) -> None:
+        """A function's calls by another one are all of them where native code between the two took
+        several ways, of which some are too small to be shown (a coroutine's first step)."""
+        parent, frame = self._tree.parent, self._tree.frame
+        is_python = bytearray(max(self._frames, default=0) + 1)
+        for each in self._frames.values():
+            is_python[each.id] = each.kind not in ("native", "kernel")
+        caller = nearest(parent, take(is_python, frame))
+        shown: dict[tuple[int, int], int] = {}
+        for node in large:
+            key = caller[parent[node]], frame[node]
+            if is_python[frame[node]] and self._times[node] >= self._times[shown.get(key, node)]:
+                shown[key] = node
+        calls, same = array("q", self._calls), dict[int, int]()  # what is left out -> shown
+        for node in rows_from(self._calls, 1):
+            if node not in large and is_python[frame[node]]:
+                above = caller[parent[node]]
+                to = shown.get((same.get(above, above), frame[node]))
+                if to is not None:
+                    same[node] = to
+                    calls[to] += calls[node]
+        self._calls = memoryview(calls)
 
     def rows(self, most: int, chains: bool = False) -> tuple[list[Row], bool]:
         """The heaviest rows, at most so many, in the order of the tree; are there more?

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +94,28 @@ def test_imports_are_one_line(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     assert "<module> (slow_module.py" not in folded
     assert "<module> (slow_module.py" in whole
     assert "[import " not in whole
+
+
+COROUTINES = """
+import asyncio
+def burn(seconds):
+    import time
+    end = time.thread_time() + seconds
+    while time.thread_time() < end: pass
+async def handler():
+    await asyncio.sleep(0.001)
+    burn(0.01)
+    await asyncio.sleep(0.001)
+async def serve():
+    for _ in range(10): await handler()
+async def main(): await asyncio.gather(serve(), serve())
+asyncio.run(main())
+"""
+
+
+def test_calls_of_coroutines(pyhybrid: Callable[..., Run]) -> None:
+    """Their first step is by another way through native code than all others, and a short one."""
+    pyhybrid("-q", "--format", "folded", "-c", COROUTINES)
+    shown = json.loads(pyhybrid("report", "tree", "--json").result.stdout)
+    calls = {each["function"].split(" ")[0]: each["calls"] for each in shown["nodes"]}
+    assert (calls["serve"], calls["handler"], calls["burn"]) == (2, 20, 20)
