@@ -113,8 +113,8 @@ def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":
 
     try:
         check_memory()
-    except PyhybridError as error:
-        _without_a_profile(arguments, error)
+    except (PyhybridError, MemoryError) as error:
+        _without_a_profile(arguments, str(error) or "no memory")
     try:
         from pyhybrid.cli.run import run
 

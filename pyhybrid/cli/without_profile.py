@@ -14,14 +14,18 @@ from pyhybrid.options.table import followed_by_a_value
 # By the name in /proc/PID/limits: what we take.  Tables are reserved for all nodes there may be.
 _FILES = {"Max open files": 8}
 _MEMORY = {"Max address space": 160 << 20, "Max data size": 160 << 20}
+_LIMITS_BYTES = 4096  # the file has some 1,400
 _SHARE = 4  # of the limit, one in so many is ours at most
 _TO_BEGIN = 48 << 20  # what the interpreter takes that imports all that we need, and some more
 
 
 def _limits() -> dict[str, int]:
-    try:
-        with open("/proc/self/limits", encoding="utf-8") as file:
-            lines = file.read().splitlines()
+    try:  # without a buffer, for which there may be no memory
+        file = os.open("/proc/self/limits", os.O_RDONLY)
+        try:
+            lines = os.read(file, _LIMITS_BYTES).decode().splitlines()
+        finally:
+            os.close(file)
     except OSError:  # no /proc, or no descriptor: what comes next finds out
         return {}
     soft = {line[:26].rstrip(): line[26:].split()[:1] for line in lines}
