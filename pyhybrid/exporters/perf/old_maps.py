@@ -26,16 +26,17 @@ _MOST_FILES = 10_000  # that are looked at, of a folder with more
 
 
 def mark(profile: Profile, theirs: bytes) -> bytes:
-    """The first line of the profile's map; "" where what was there is not ours."""
+    """The first line of the profile's map; empty where what was there is not ours, and without
+    /proc: no later run removes it."""
     try:
         written_ns = os.stat(profile.path).st_mtime_ns
-        known = _profiles(theirs) if theirs else []
+        known, spaces = _profiles(theirs) if theirs else [], _spaces()
     except (OSError, ValueError):
         return b""
     path = os.path.abspath(profile.path)
     runs = [run for run in known if run[0] != path]
     runs.append([path, written_ns, profile.process.pid, profile.process.start_ns])
-    text = json.dumps({"spaces": _spaces(), "runs": runs})
+    text = json.dumps({"spaces": spaces, "runs": runs})
     return _MARK + text.encode() + b"\n"
 
 
@@ -133,4 +134,5 @@ def _is_there(path: str, written_ns: int, pid: int, start_ns: int) -> bool | Non
 
 
 def _spaces() -> list[str]:
+    """The namespaces that this process is in.  Raises OSError."""
     return [os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "pid")]

@@ -92,10 +92,13 @@ def test_no_proc_and_clocks_that_threads_inherit(tmp_path: Path, place: list[str
 @pytest.mark.parametrize("options", ["--engine perf_event", "--engine timer", "--clock wall"])
 def test_no_proc(tmp_path: Path, options: str) -> None:
     """Threads are known by their events, in mode sample by where `threading` begins them."""
-    profile, said, tids = run(tmp_path, NONE, options)
+    profile, said, tids = run(tmp_path, NONE, f"{options} --format perf-map --format perf")
     with profile:
         assert sampled(profile) == tids
     assert "/proc does not show this process: threads that run no Python function" in said
+    (wrote,) = (line for line in said.splitlines() if line.startswith("wrote "))
+    assert "perf.data" in wrote
+    Path(wrote.split("; ")[-1]).unlink()  # the map: a later run that has no /proc does not
     profile, said, tids = run(tmp_path, NONE, f"--mode sample {options}")
     with profile:
         assert sampled(profile) == tids
