@@ -1,13 +1,12 @@
 """Which words are the program's, is there room beside it, and to run it without us where not.
 
-Imports nothing but `os`, `sys` and the options: there may be no memory for more.
+Imports nothing but `os` and `sys`: there may be no memory for more.
 """
 
 import os
 import sys
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.options.table import followed_by_a_value
 
 # Is there room beside the program? What we take it must not miss.
 
@@ -54,7 +53,14 @@ def check_memory() -> None:
         check_room()
 
 
-TAKE_VALUES = followed_by_a_value()  # the parser is not to be had where there is no memory
+# Options whose next word is their value, as options/table.py has them, for which there may be no
+# memory either; a test compares.
+TAKE_VALUES = (
+    *("-o", "--output", "-t", "--function", "--arguments", "--clock", "--config", "--emit"),
+    *("--emit-value", "--engine", "--exclude", "--format", "--hz", "--include", "--keep"),
+    *("--max-calls", "--max-depth", "--max-nodes", "--max-timeline", "--mode", "--regions"),
+    *("--ring-bytes", "--torch", "--tracy", "--unwinder", "--usage", "--wall-thread"),
+)
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:

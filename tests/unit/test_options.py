@@ -11,10 +11,10 @@ from pyhybrid.cli import SUBCOMMANDS, command
 from pyhybrid.cli.help_text import spelled
 from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.run import make_parser
-from pyhybrid.cli.without_profile import split
+from pyhybrid.cli.without_profile import TAKE_VALUES, split
 from pyhybrid.errors import UsageError
 from pyhybrid.options.settings import CommandLineSettings, Settings
-from pyhybrid.options.table import GROUPS, Options, ProfilerOptions
+from pyhybrid.options.table import GROUPS, Options, ProfilerOptions, followed_by_a_value
 
 
 def test_the_command_line_sets_what_the_table_has() -> None:
@@ -180,3 +180,8 @@ def test_errors_name_options_as_they_were_given() -> None:
     for settings, said in ((Settings, "c_calls needs mode"), (CommandLineSettings, "--c-calls")):
         with pytest.raises(UsageError, match=said):
             settings(mode="sample", c_calls=True)
+
+
+def test_which_options_take_a_value_is_known_without_them() -> None:
+    """Where there is no memory for the options, the program is found among the words."""
+    assert sorted(TAKE_VALUES) == sorted(followed_by_a_value())
