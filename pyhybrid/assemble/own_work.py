@@ -1,6 +1,7 @@
 """What runs only because of the profiler becomes one frame, [pyhybrid], without a caller.
 
-That is: our libraries' functions with all that they call (the C library's, the interpreter's, our
+Samples of a `Profiler` that starts or stops within a run are that already (`call_as_own`).  Else
+that is: our libraries' functions with all that they call (the C library's, the interpreter's, our
 own Python functions), and the interpreter's instrumentation, which no program has that nobody
 watches.  Views leave such samples out (Profile.sampled).
 

@@ -134,7 +134,8 @@ class Profiler:
 
     In a run of `python -m pyhybrid` it is a part of that, any number of which may overlap: a region
     `Profiler` in the run's profile, where it is used by `with`, and a result of its own, recorded
-    with the options of the run.  Each start and stop copies the run's `.part` then.
+    with the options of the run.  Each start and stop copies the run's `.part` then; what they do is
+    in neither profile.
     """,
         ProfilerOptions,
     )
@@ -158,7 +159,7 @@ class Profiler:
 
     def start(self) -> None:
         """Begin; what was measured before is forgotten."""
-        self._start_and(Profiling.resume)
+        _as_own(self._start_and, Profiling.resume)
 
     def _start_and(self, then: Callable[[Profiling], object]) -> None:
         """Start, and do this with the run, which is paused."""
@@ -217,6 +218,9 @@ class Profiler:
 
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""
+        _as_own(self._stop)
+
+    def _stop(self) -> None:
         with lock:
             check_alone()
             profiling = self._current()
@@ -239,6 +243,9 @@ class Profiler:
 
     def pause(self) -> None:
         """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
+        _as_own(self._pause)
+
+    def _pause(self) -> None:
         with lock:
             check_alone()
             profiling = self._current()
@@ -248,6 +255,9 @@ class Profiler:
 
     def resume(self) -> None:
         """Go on after `pause`.  Functions that run now count as if profiling had begun now."""
+        _as_own(self._resume)
+
+    def _resume(self) -> None:
         with lock:
             check_alone()
             profiling = self._current()
@@ -316,6 +326,15 @@ def _command_line() -> Profiling | None:
     """The run of `python -m pyhybrid` in this process."""
     run = profiling_run.of_command_line
     return run if run and run.pid == os.getpid() and run.native.running() else None
+
+
+def _as_own(function: Callable[..., object], *args: Any) -> None:
+    """Call it; within a run of the command line it is no part of that one's profile."""
+    run = _command_line()
+    if run:
+        run.native.call_as_own(function, *args)
+    else:
+        function(*args)
 
 
 def enable() -> None:

@@ -46,7 +46,8 @@ class RunPart:
         """Begin, or go on after `pause`."""
         self._run.enable()
         try:
-            spool = self._spool_as_it_is()
+            # Also where the run goes on only now.
+            spool = self._run.native.call_as_own(self._spool_as_it_is)
         except BaseException:
             self._run.disable()
             raise

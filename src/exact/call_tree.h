@@ -277,11 +277,11 @@ struct exact {
 extern _Atomic(struct exact *) exact_current;
 
 /* The calling thread's record, valid while `generation` is the session's; `busy`: inside a callback,
- * so that the handler does not trust the shadow stack. */
+ * so that the handler does not trust the shadow stack; `own`: it works for us (own_work_begin). */
 struct exact_mine {
     struct exact_thread *thread;
     uint32_t generation;
-    _Atomic int busy;
+    _Atomic int busy, own;
 };
 extern __thread struct exact_mine exact_mine;
 

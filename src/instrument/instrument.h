@@ -165,4 +165,17 @@ void watch_list_tell(uint64_t code);
 uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node *parent,
                           uint64_t word, uint64_t code);
 
+/* From begin to end what the calling thread does is ours, not the program's: no event of it counts but those of the function that
+ * runs now, samples are [pyhybrid], and the time is none of the functions that run, from the innermost up to the first whose
+ * single calls are kept. */
+struct own_work {
+    struct exact_thread *thread; /* NULL: nothing counts here, or no more */
+    uint64_t frame, from;
+    uint32_t generation;
+    bool is_outer;
+};
+void own_work_begin(struct own_work *w);
+/* `same_session`: profiling has not ended since. */
+void own_work_end(const struct own_work *w, bool same_session);
+
 #endif

@@ -673,3 +673,42 @@ void shadow_close_all(struct exact *x, uint64_t ticks)
     }
     pthread_mutex_unlock(&x->lock);
 }
+
+void own_work_begin(struct own_work *w)
+{
+    *w = (struct own_work){.is_outer = !atomic_exchange(&exact_mine.own, 1)};
+    struct exact *x = atomic_load(&exact_current);
+    const frame_t *f = current_frame();
+    if (!x || !f)
+        return;
+    shadow_enter();
+    struct exact_thread *t = shadow_record(x);
+    if (t && !t->opaque) {
+        w->thread = t;
+        w->generation = x->generation;
+        w->from = exact_ticks(x);
+        w->frame = t->opaque = (uint64_t)f;
+    }
+    shadow_leave();
+}
+
+void own_work_end(const struct own_work *w, bool same_session)
+{
+    struct exact_thread *t = w->thread;
+    if (t && same_session && exact_mine.generation == w->generation && exact_mine.thread == t) {
+        struct exact *x = atomic_load(&exact_current);
+        uint64_t took = x ? exact_ticks(x) - w->from : 0;
+        shadow_enter();
+        if (t->opaque == w->frame)
+            t->opaque = 0;
+        /* Kept calls are told with their begins, by which they lie within one another. */
+        for (uint32_t i = took ? t->depth : 0; i-- && !(t->stack[i].flags & EXACT_KEPT);) {
+            uint64_t since = t->stack[i].since;
+            if (since && since <= w->from)
+                __atomic_store_n(&t->stack[i].since, since + took, __ATOMIC_RELAXED);
+        }
+        shadow_leave();
+    }
+    if (w->is_outer)
+        atomic_store(&exact_mine.own, 0);
+}

@@ -515,6 +515,23 @@ PyDoc_STRVAR(call_apart_doc,
              "Call a function in the main thread: what leads to the call is no part "
              "of its stack in a profile.  launcher() is to be kept, and put back.");
 
+PyDoc_STRVAR(call_as_own_doc,
+             "call_as_own(function, *args, **kwargs) -> object\n\n"
+             "Call a function of ours: what it does meanwhile is no part of a profile that runs.");
+
+static PyObject *call_as_own(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    (void)self;
+    if (n < 1)
+        return PyErr_Format(PyExc_TypeError, "call_as_own needs a function");
+    struct own_work work;
+    uint32_t generation = sampler_generation();
+    own_work_begin(&work);
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1), names);
+    own_work_end(&work, generation && generation == sampler_generation());
+    return result;
+}
+
 PyDoc_STRVAR(launcher_doc, "launcher(*kept: int) -> tuple[int, int]\n\n"
                            "Where the program begins; `kept`: there it begins from now on.");
 
@@ -579,6 +596,8 @@ static PyMethodDef methods[] = {
     {"never_began", program_never_began, METH_NOARGS, never_began_doc},
     {"call_apart", (PyCFunction)(void (*)(void))program_call_apart, METH_FASTCALL | METH_KEYWORDS,
      call_apart_doc},
+    {"call_as_own", (PyCFunction)(void (*)(void))call_as_own, METH_FASTCALL | METH_KEYWORDS,
+     call_as_own_doc},
     {"launcher", program_launcher, METH_VARARGS, launcher_doc},
     {"whole_write", whole_write, METH_O, whole_write_doc},
     {"quiet_forks", fork_warning_quiet, METH_VARARGS, quiet_forks_doc},

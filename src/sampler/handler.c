@@ -195,8 +195,11 @@ static const struct exact_frame *shadow_top(const struct session *s)
     return NULL;
 }
 
-static bool in_callback(const struct session *s)
+/* Is it ours what the thread does, whatever is on its stack? */
+static bool in_own_work(const struct session *s)
 {
+    if (atomic_load_explicit(&exact_mine.own, memory_order_relaxed))
+        return true;
     bool is_ours = !s->exact || exact_mine.generation == s->exact->generation;
     return is_ours && atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
 }
@@ -297,7 +300,7 @@ static size_t take_stack(struct session *s, struct thread *t, ucontext_t *contex
 {
     struct unwind_regs regs;
     *top = NULL;
-    if (in_callback(s)) {
+    if (in_own_work(s)) {
         t->room.words[0] = frame_pseudo(PSEUDO_PYHYBRID);
         return 1;
     }

@@ -12,6 +12,8 @@ import pytest
 from support import LOOKS, PATIENCE_S, Run
 
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.calls.function_calls import function_calls
+from pyhybrid.views.waits import waits_of
 
 HEAD = """
 import os, sys
@@ -581,6 +583,51 @@ def test_profilers_in_a_run_of_the_command_line(
     assert fib_calls(profile) == inside + rest
     files = ["out.folded", "out.pyhybrid", "own.folded", "own.pyhybrid"]
     assert sorted(path.name for path in done.folder.iterdir()) == files
+
+
+@pytest.mark.version
+@pytest.mark.parametrize("options", [(), ("-p",)])
+def test_what_a_profiler_in_a_run_does_is_ours(
+    pyhybrid: Callable[..., Run], options: tuple[str, ...]
+) -> None:
+    """Neither profile has its functions, and the program is not held to wait for it."""
+    script = """
+import time
+from pyhybrid import Profiler
+import pyhybrid.loading
+def burn():
+    sum(range(10**7))
+def wait():
+    time.sleep(0.2)
+p = Profiler()
+begin = time.monotonic_ns()
+p.start()
+started = time.monotonic_ns()
+burn()
+p.pause()
+p.resume()
+wait()
+stopping = time.monotonic_ns()
+p.stop()
+print(started - begin, time.monotonic_ns() - stopping)
+print(*sorted(each.name for each in p.profile.functions() if each.calls))
+"""
+    done = pyhybrid("-q", "--format", "folded", *options, "-c", script)
+    took, names = done.result.stdout.splitlines()
+    assert names.removeprefix("<module> ") == "burn wait"
+    profile = done.profile()
+    counted = {profile.frames[number]: each for number, each in function_calls(profile).items()}
+    ours = {"TemporaryFile", "mkdtemp", "gettempdir", "copyfileobj", "rmtree"}
+    assert not ours & {each.name for each in counted}
+    program = [each for each in counted if each.file == "<string>"]
+    total_ns = {each.name: counted[each].total_ns for each in program}
+    ours_ns = sum(map(int, took.split()))
+    wall_ns = profile.process.end_ns - profile.process.start_ns
+    assert total_ns["<module>"] >= total_ns["burn"] + total_ns["wait"]
+    if not options:
+        assert total_ns["<module>"] < wall_ns - 0.9 * ours_ns
+    waits = [each for each in waits_of(profile) if each.is_main]
+    assert all(each.waited_ns < total_ns["wait"] * 1.2 for each in waits)
 
 
 @pytest.mark.version
