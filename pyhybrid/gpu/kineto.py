@@ -45,8 +45,11 @@ def _text(path: str) -> str:
         text = data.decode("utf-8", "replace")
         if HAS_EVENTS not in text:
             json.loads(text)["traceEvents"]  # raises
-    except (OSError, zlib.error, json.JSONDecodeError) as error:
+    except (OSError, zlib.error) as error:
         raise PyhybridError(f"cannot read {path}: {error}") from None
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        why = f"not JSON: {error}" if isinstance(error, ValueError) else "no traceEvents in it"
+        raise PyhybridError(f"cannot read {path}: no trace of torch.profiler's: {why}") from None
     return text
 
 
