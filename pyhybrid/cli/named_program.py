@@ -37,7 +37,20 @@ def as_interpreter_takes(words: list[str]) -> list[str]:
     raise UsageError(
         why_not
         or f"there is no program {name!r}: no file, and no command or runnable module of this "
-        "interpreter; name it as `script.py`, or as `-m module`"
+        f"interpreter{_ours_like(name)}; name it as `script.py`, or as `-m module`"
+    )
+
+
+def _ours_like(name: str) -> str:
+    """What of our own commands may be meant."""
+    from difflib import get_close_matches
+
+    from pyhybrid.cli import SUBCOMMANDS
+    from pyhybrid.cli.report_views import VIEWS
+
+    known = {**{view: f"report {view}" for view in VIEWS}, **{each: each for each in SUBCOMMANDS}}
+    return "".join(
+        f" (`pyhybrid {known[near]}`?)" for near in get_close_matches(name, known, 1, 0.75)
     )
 
 

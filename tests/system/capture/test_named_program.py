@@ -167,6 +167,8 @@ def test_what_is_no_program(folder: Path, environments: list[Path]) -> None:
     for name, *expected in (
         ("the_tol", "there is no program 'the_tol'", "script.py", "-m module"),
         ("no_main", "there is no program 'no_main'"),
+        ("reprot", "there is no program 'reprot'", "(`pyhybrid report`?)"),
+        ("tree", "there is no program 'tree'", "(`pyhybrid report tree`?)"),
         ("the_tool.py", "can't open 'the_tool.py': No such file or directory"),
         ("wrapper", f"{folder}/bin/wrapper is no Python program"),
         ("binary", f"{folder}/bin/binary is no Python program"),
