@@ -121,6 +121,7 @@ class ProfilerOptions(Declared):
         "--clock",
         group=RECORDING,
         kind=Choice("clock", CLOCKS, "CLOCK"),
+        modes=SAMPLING,
         default="cpu",
         native="clock",
         brief="CPU time, or wall-clock time with all waiting",

@@ -96,6 +96,7 @@ def test_words_of_pytorch(words: str, chosen: dict[str, str]) -> None:
         ({"torch": "gpu=3"}, "torch gpu is so many of each so many, like 10/100, not '3'"),
         ({"torch": "gpu,no-steps"}, "torch gpu counts steps: not with no-steps"),
         ({"torch": "compilers", "mode": "sample"}, "torch compilers needs mode hybrid or trace"),
+        ({"clock": "wall", "mode": "trace"}, "clock needs mode "),
         ({"regions": "itt,nvtxt"}, "unknown source of regions 'nvtxt': there are perfstubs, itt"),
         ({"events": "soon"}, "events: 'soon' is not a time"),
         ({"events": 0}, "events must be more than 0 seconds"),
