@@ -5,7 +5,7 @@ A call's time says when, the samples within it say why.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from pyhybrid.assemble.calls import function_durations
 from pyhybrid.errors import PyhybridError
@@ -15,6 +15,8 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.labels import short_time
+
+MOST_NAMED = 5  # functions, where one is not there
 
 
 class SlowerThan(Record):
@@ -52,8 +54,8 @@ def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
     of_name = [call for call in profile.calls if nodes[call.node] in named]
     if not of_name:
         raise PyhybridError(
-            f"{profile.path}: no single calls of {limit.name!r}: choose it with `-t {limit.name}`, "
-            "or make it a region"
+            f"{profile.path}: no single calls of {limit.name!r}{_kept(profile)}: choose it with "
+            f"`-t {limit.name}`, or make it a region"
         )
     slow = [call for call in of_name if call.end_ns - call.begin_ns >= limit.least_ns]
     durations = function_durations(profile)
@@ -65,6 +67,15 @@ def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
     if n_slow > len(slow):
         text += f" ({n_slow:,} or more did, of which the slowest were kept)"
     return slow, text
+
+
+def _kept(profile: Profile) -> str:
+    """Of what there are single calls: of most first."""
+    nodes, frames = profile.nodes.frame, profile.frames
+    names = Counter(frames[nodes[call.node]].name for call in profile.calls)
+    first = [name for name, _ in names.most_common(MOST_NAMED)]
+    first += ["others"] * (len(names) > MOST_NAMED)
+    return f", but of {', '.join(first)}" if first else ""
 
 
 def _named(profile: Profile, name: str) -> set[int]:

@@ -258,7 +258,7 @@ def test_bad_selections(steps: Run, pyhybrid: Callable[..., Run]) -> None:
         (("step",), 2, "is not NAME=DURATION"),
         (("step=fast",), 2, "is not a time"),
         (("=5ms",), 2, "is not NAME=DURATION"),
-        (("burn=5ms",), 1, "no single calls of 'burn'"),
+        (("burn=5ms",), 1, "no single calls of 'burn', but of step: choose it with `-t burn`"),
     ):
         result = pyhybrid("report", steps.path(), "--slower-than", *words, check=False).result
         assert result.returncode == code, result.stderr
