@@ -266,7 +266,7 @@ class CallTree:
         while below:
             n_lines += len(below)
             below = [child for each in below for child in self._children[each]]
-        return f"{import_line(names)} (lines with --imports: {n_lines})"
+        return import_line(names) + (f" (lines with --imports: {n_lines})" if n_lines else "")
 
     def _shown(self, node: int) -> list[int]:
         """The children that are large by samples or by time, the largest first."""

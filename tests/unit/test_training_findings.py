@@ -154,6 +154,13 @@ def test_slow_steps_are_told_with_what_ran(said: Finish) -> None:
     assert "most of it data: decode (train.py:" in text
 
 
+def test_one_slow_step(said: Finish) -> None:
+    training = Training()
+    steps(training, {7: ("log", 300)})
+    (text,) = (text for rule, _, text in said(training) if rule == "slow steps")
+    assert "is what 1 slow one took more than usual" in text
+
+
 def test_slow_steps_whose_thread_did_not_run(said: Finish) -> None:
     training = Training()
     steps(training, {7: ("backward", 300, False), 13: ("data/load/decode", 100)})

@@ -139,6 +139,7 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
         "seconds": more_ns / 1e9,
         "steps": len(measured.steps),
         "slow": len(slow),
+        "ones": "one" if len(slow) == 1 else "ones",
         "most": most,
     }
 
