@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-
 typedef PyObject *fast(PyObject *, PyObject *const *, Py_ssize_t);
 typedef PyObject *fast_keywords(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdbool.h>
 
-
 /* SystemExit ends the program in Program._execute. */
 static bool interpreter_ends(void)
 {

@@ -16,7 +16,6 @@
  */
 #include "elf_reader.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
