@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-REALTIME, MONOTONIC = 0, 1  # <time.h>
+REALTIME, MONOTONIC, THREAD_CPU = 0, 1, 3  # <time.h>
 
 
 def clock_pair(native: ModuleType) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Self
 
 import pyhybrid
 from pyhybrid._native import enter_caller, region
+from pyhybrid.base.clock_pair import THREAD_CPU
 from pyhybrid.capture import profiling_run
 from pyhybrid.capture.finisher import NO_INTERPRETER
 from pyhybrid.capture.profiling_run import Profiling
@@ -331,10 +332,14 @@ def _command_line() -> Profiling | None:
 def _as_own(function: Callable[..., object], *args: Any) -> None:
     """Call it; within a run of the command line it is no part of that one's profile."""
     run = _command_line()
-    if run:
-        run.native.call_as_own(function, *args)
-    else:
+    if run is None:
         function(*args)
+        return
+    cpu_ns = run.native.read_clock(THREAD_CPU)
+    try:
+        run.native.call_as_own(function, *args)
+    finally:
+        run.parts_cpu_ns += run.native.read_clock(THREAD_CPU) - cpu_ns
 
 
 def enable() -> None:

@@ -56,6 +56,7 @@ class Profiling:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
         self.started = self.paused = self.began = self._settles = False
+        self.parts_cpu_ns = 0  # what Profilers within it took
         self.streams: list[io.FileIO] = []
         self.prefix = ""
         self._made_folders: list[str] = []
@@ -340,6 +341,7 @@ class Profiling:
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
         meta |= self.processor.told()
+        meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         watching = sys.modules.get("pyhybrid.frameworks.watching")
         with contextlib.suppress(Exception):  # it is profiled without their terms
             meta |= watching.told(self.native) if watching else {}

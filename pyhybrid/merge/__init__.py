@@ -10,7 +10,7 @@ from pyhybrid.errors import PyhybridError
 ALIKE = {"mode": "--mode", "clock": "--clock", "period_ns": "--hz"}
 SUMS = (
     *("kernel_lost", "kernel_mute", "unaccounted_ns", "unplaced_regions", "unmatched_regions"),
-    *("counting_more_ns", "main_delay_ns", "end_cpu_ns"),
+    *("counting_more_ns", "main_delay_ns", "end_cpu_ns", "parts_cpu_ns"),
 )
 MOST = ("throttled_ns", "throttled")  # of a container, which is the same one for all, mostly
 ALL = ("complete", "kernel_frames")

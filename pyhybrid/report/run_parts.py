@@ -187,7 +187,8 @@ class Cost(Record):
 def _counting_ns(profile: Profile, calls: Calls | None) -> int | None:
     """Of a turn two events, as of a C function's call, of a line one; what some took beyond that.
 
-    What samples met of it is true, too: of a killed process nothing else tells of the latter.
+    What samples met of it is true, too: of a killed process nothing else tells of the latter.  What
+    Profilers within the run did is none of it.
     """
     call_cost_ns = float(profile.meta.get("call_cost_ns") or 0)
     if calls is None or not call_cost_ns:
@@ -196,4 +197,5 @@ def _counting_ns(profile: Profile, calls: Calls | None) -> int | None:
     more_ns = int(profile.meta.get("counting_more_ns") or 0)
     events = calls.turns + (calls.c_calls or 0) + n_lines / 2
     counted_ns = round(events * call_cost_ns) + more_ns
-    return max(counted_ns, profile.own_weight_ns if profile.meta.get("clock") == "cpu" else 0)
+    met_ns = profile.own_weight_ns - int(profile.meta.get("parts_cpu_ns") or 0)
+    return max(counted_ns, met_ns if profile.meta.get("clock") == "cpu" else 0)

@@ -60,6 +60,7 @@ class Meta(Row, key="key"):
     their functions have as their file, by the file that IPython named for it. decorated:
     functions during whose calls alone anything counted; none: no such limit. unplaced_regions and
     unmatched_regions: pushes by native code that could not be counted; pops of what was not open.
+    parts_cpu_ns: what Profilers within the run took to start and to stop, on the CPU.
     end_cpu_ns: CPU time of the process after the end of profiling, until it waited for its
     profile. sources: of the program's own files the `hash` of the text at the end, and `stale`,
     the lines that ran when it was another one. other_tools: was there one of sys.monitoring,

@@ -1,11 +1,14 @@
 """What runs only because of the profiler is one frame, in no view: by names, and by structure."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from spool_writer import SpoolWriter, native, pseudo, python, region
 
 from pyhybrid.assemble import open_profile, own_work
+from pyhybrid.report import run_parts
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import Labels
@@ -146,3 +149,15 @@ def test_without_the_exact_half_instrumentation_is_not_ours(tmp_path: Path) -> N
     writer.samples(1, [row])
     with open_profile(writer.save(tmp_path / "x.part"), (Names, str)) as profile:
         assert len(profile.sampled) == 1 and not profile.own_weight_ns
+
+
+@pytest.mark.parametrize("parts_ms", [0, 30])
+def test_what_counting_took_is_without_what_profilers_in_the_run_did(
+    tmp_path: Path, parts_ms: int
+) -> None:
+    """Samples met both as [pyhybrid]."""
+    told = {"call_cost_ns": 1.0, "parts_cpu_ns": parts_ms * 10**6}
+    with written(tmp_path, [[pseudo(7)]] * 100, Names, **told) as profile:
+        calls: Any = SimpleNamespace(turns=1, c_calls=None)
+        took_ns = run_parts._counting_ns(profile, calls)
+        assert took_ns == profile.own_weight_ns - parts_ms * 10**6 > 0

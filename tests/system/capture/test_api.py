@@ -628,6 +628,7 @@ print(*sorted(each.name for each in p.profile.functions() if each.calls))
         assert total_ns["<module>"] < wall_ns - 0.9 * ours_ns
     waits = [each for each in waits_of(profile) if each.is_main]
     assert all(each.waited_ns < total_ns["wait"] * 1.2 for each in waits)
+    assert 0 < profile.meta["parts_cpu_ns"] <= ours_ns
 
 
 @pytest.mark.version
