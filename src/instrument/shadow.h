@@ -52,13 +52,13 @@ void c_call_returns(uint64_t code, bool raised);
 /* The C function that the stack's frame `i` waits for has ended, or must have. */
 void c_call_ends(struct exact_thread *t, uint32_t i, uint64_t now);
 
-/* --- call_arguments.c ---------------------------------------------------------------------------- */
+/* --- turns.c ---------------------------------------------------------------------------- */
 
 /* Writes a field for each argument of `code`, whose frame is the innermost one; where there is no room for more, the last one
  * is `...`.  Returns how many bytes; 0: it has none. */
 size_t call_arguments(PyCodeObject *code, unsigned char to[static REGION_ATTRIBUTES_MAX]);
 
-/* --- code_facts.c -------------------------------------------------------------------------------- */
+/* --- filter.c -------------------------------------------------------------------------------- */
 
 #define CODE_FACTS_MAX (64u << 10) /* bytes; a function with more variables has fewer in the file */
 

@@ -162,7 +162,7 @@ int sample_segments_append(struct sample_segments *g, struct spool *s, const voi
 /* Adds the oldest segment to the sums if it will be needed soon.  Between two rounds of the spool: it commits one. */
 void sample_segments_merge(struct sample_segments *g, struct spool *s);
 
-/* --- sample_chunk.c ------------------------------------------------------------------------------ */
+/* --- sample_segments.c ------------------------------------------------------------------------------ */
 
 #define SAMPLE_CHUNK 1024
 

@@ -124,7 +124,7 @@ void exact_fold_end(struct exact_fold *f, struct exact_counters *c, struct exact
 /* Writes new nodes, and what of the counters has changed. */
 void exact_fold_write(struct exact_fold *f, struct exact_counters *c, struct spool *s);
 
-/* --- backward_drain.c ------------------------------------------------------------------------------- */
+/* --- exact_drain.c ------------------------------------------------------------------------------- */
 
 struct backward_drain_block;
 struct backward_drain {

@@ -6,8 +6,8 @@ from pyhybrid.cli.without_profile import TAKE_VALUES, _without_us, split
 
 
 def test_which_options_take_a_value() -> None:
-    assert {"--hz", "-o", "--output", "-t", "--ring-bytes"} < TAKE_VALUES
-    assert not TAKE_VALUES & {"--kernel", "--c-calls", "-q", "-p", "--strict", "--version"}
+    assert {"--hz", "-o", "--output", "-t", "--ring-bytes"} < set(TAKE_VALUES)
+    assert not set(TAKE_VALUES) & {"--kernel", "--c-calls", "-q", "-p", "--strict", "--version"}
 
 
 def test_where_the_program_begins() -> None:
