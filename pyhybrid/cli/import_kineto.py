@@ -30,13 +30,13 @@ class ImportKineto:
     def run(self, args: argparse.Namespace) -> int:
         """Write it; returns the exit code.  Raises PyhybridError."""
         trace = read(args.trace)
+        with open_profile(args) as profile:
+            placed, path = place(profile, trace), profile.path
         if not (trace.work or trace.waits):
             notes = "".join(f"; {note}" for note in trace.notes)
             raise PyhybridError(
                 f"{args.trace}: a trace in which no GPU ran a kernel or copied anything{notes}"
             )
-        with open_profile(args) as profile:
-            placed, path = place(profile, trace), profile.path
         try:
             with sqlite3.connect(path) as database:
                 placed.write(database)

@@ -41,23 +41,14 @@ def line_figures(profile: Profile) -> LineReport:
 
 
 def print_lines(profile: Profile, stream: TextIO) -> None:
-    """Print them on `stream`, of native code where its source is there.  Raises PyhybridError where
-    there is nothing to print."""
+    """Print them on `stream`.  Raises PyhybridError where none are known."""
     folder = str(profile.meta.get("cwd") or "")
     sources, found = Sources(profile.meta), line_figures(profile)
-    tables = [_function(each, folder, sources) for each in found.functions]
-    tables += filter(None, (_native(each, folder, sources) for each in found.native))
-    if not tables:
-        raise PyhybridError(
-            f"{profile.path}: {_NONE_RECORDED}, and of native code the source is not here "
-            "(--json has its lines)"
-        )
     lines: list[Line] = []
     if not found.functions and not profile.meta.get("lines"):
         lines += [[(f"{_NONE_RECORDED}: these are lines of native code", WARN)], [("", "")]]
-    lines += (line for table in tables for line in table)
-    if left_out := len(found.functions) + len(found.native) - len(tables):
-        lines += [[(f"native functions without their source: {left_out}, left out", "")], []]
+    lines += [line for each in found.functions for line in _function(each, folder, sources)]
+    lines += [line for each in found.native for line in _native(each, folder, sources)]
     show(lambda columns: lines[:-1], stream)
 
 
@@ -103,12 +94,9 @@ def _us_per_hit(line: LineFigures) -> float | None:
 
 
 def _native(function: NativeFunctionLines, folder: str, sources: Sources) -> list[Line]:
-    """Nothing where none of its source is there: numbers alone tell little."""
     figures = {each.line: each for each in function.lines}
     around = {at + i for at in figures for i in range(-AROUND, AROUND + 1)}
     source = sources.lines(function.file, around)
-    if not source.lines:
-        return []
     said = f" ({shorten_file(function.file, folder)})  {share(function.self_share)} of the samples"
     hot = {at for at, e in figures.items() if e.self_share >= HOT * function.self_share}
     rows: list[_Row] = []

@@ -18,7 +18,7 @@ from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.symbols.source_positions import DebugFiles, Position, SourceFunction
-from pyhybrid.tables import Line, Place
+from pyhybrid.tables import Place
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined
@@ -366,19 +366,6 @@ def test_too_few_samples_for_a_listing(opened: Opened) -> None:
         print_lines(expanded(profile), io.StringIO())
     with pytest.raises(PyhybridError, match="no native code with debug information was sampled"):
         print_lines(profile, io.StringIO())
-
-
-def test_lines_of_native_code_without_its_source(opened: Opened) -> None:
-    """None are listed, beside others or alone."""
-    profile = expanded(opened(spool((MAIN, at(0x110)), (MAIN, at(0x150)))))
-    assert [each.file for each in native_lines(profile)] == ["/src/fast.cc"]
-    with pytest.raises(PyhybridError, match=r"no lines .* and of native code the source is not"):
-        print_lines(profile, io.StringIO())
-    out = io.StringIO()
-    with_lines = opened(spool((MAIN, at(0x110)))).replaced({Line: [Line(1, 1, 2, 3, 4)]})
-    print_lines(expanded(with_lines), out)
-    *_, last = out.getvalue().splitlines()
-    assert last == "native functions without their source: 1, left out"
 
 
 def test_the_listing_of_lines(opened: Opened, tmp_path: Path) -> None:

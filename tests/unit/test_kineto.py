@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pyhybrid.cli.import_kineto import ImportKineto
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu import GpuTrace
 from pyhybrid.gpu.kineto import read
@@ -109,11 +107,3 @@ def test_one_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, compresse
 def test_what_is_no_trace_is_said(tmp_path: Path, data: bytes, said: str) -> None:
     with pytest.raises(PyhybridError, match=said):
         trace_of(tmp_path / "trace.json", data)
-
-
-def test_a_trace_without_a_gpu_is_no_import(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(text_of([event("cpu_op", "aten::add", 1.0)]))
-    arguments = argparse.Namespace(trace=str(path), file=str(tmp_path / "none.pyhybrid"))
-    with pytest.raises(PyhybridError, match=r"trace\.json: a trace in which no GPU ran a kernel"):
-        ImportKineto().run(arguments)

@@ -137,7 +137,8 @@ def test_views_show_functions_and_lines(
     assert hottest["name"] == "innermost_[i]"
     assert hottest["declared_at"] == f"{tmp_path}/innermost.h:10"
 
-    text = pyhybrid("report", "lines").result.stdout
+    head, _, text = pyhybrid("report", "lines").result.stdout.partition("\n\n")
+    assert head.startswith("no lines were recorded (--lines -t NAME)")
     assert text.startswith("innermost_[i] (innermost.h)")
     lines = [line.split() for line in text.split("\n\n")[0].splitlines()[2:]]
     assert {int(line[0]) for line in lines} <= set(range(10, 17))
