@@ -18,7 +18,6 @@
 #include "clock.h"
 #include "own_fd.h"
 #include "sink.h"
-#include "sink_argument.h"
 
 #define FULL (64u << 10)    /* so much is written at once */
 #define CAPACITY (1u << 20) /* what is added while nobody could write */

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define EMIT_SINK_SYMBOL "pyhybrid_sink"
 #define EMIT_SINKS 5 /* at once */
@@ -106,5 +107,15 @@ struct emit_sink {
     void (*remark)(char *said, size_t said_bytes);
     void (*close)(void);
 };
+
+/* Does `open`'s argument, WORD, WORD:REST or REST, have this word?  Then *argument is what is left, perhaps nothing. */
+static inline bool sink_argument_takes(const char **argument, const char *word)
+{
+    size_t n = strlen(word);
+    if (strncmp(*argument, word, n) || ((*argument)[n] && (*argument)[n] != ':'))
+        return false;
+    *argument += (*argument)[n] ? n + 1 : n;
+    return true;
+}
 
 #endif

@@ -24,7 +24,6 @@
 #include "loader_lock.h"
 #include "map.h"
 #include "sink.h"
-#include "sink_argument.h"
 
 #define LOCATIONS_MAX 32000 /* a capture of 0.11 to 0.14 fails beyond 32,767 */
 #define SLOTS (1u << 16)
