@@ -55,7 +55,7 @@ class Profiling:
         except OSError as error:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
-        self.started = self.paused = self.began = self._settles = False
+        self.started = self.paused = self._settles = False
         self.parts_cpu_ns = 0  # what Profilers within it took
         self.streams: list[io.FileIO] = []
         self.prefix = ""
@@ -222,7 +222,6 @@ class Profiling:
 
     def resume(self) -> None:
         """Begin, or go on after `pause`."""
-        self.began = True
         self.processor.begin()
         self.native.resume()
         self.paused = False

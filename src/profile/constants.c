@@ -52,7 +52,6 @@ static const struct number numbers[] = {
     {"ATTRIBUTE_TRUE", ATTRIBUTE_TRUE},
     {"ATTRIBUTE_INT", ATTRIBUTE_INT},
     {"ATTRIBUTE_FLOAT", ATTRIBUTE_FLOAT},
-    {"ATTRIBUTE_TEXT", ATTRIBUTE_TEXT},
     {"ATTRIBUTE_OTHER", ATTRIBUTE_OTHER},
     /* kept_calls.h */
     {"CALL_ENDED", CALL_ENDED},
@@ -163,7 +162,6 @@ static const struct layout layouts[] = {
     STRUCT(spool_thread_name, index, source),
     STRUCT(spool_folded, index, n_threads),
     STRUCT(spool_stacks, first_id, n),
-    STRUCT(spool_function, word, start),
     STRUCT(spool_samples, thread, n, n_weights, n_cpus, first_ns),
     STRUCT(spool_segment_head, number),
     STRUCT(spool_sums, n),
