@@ -267,13 +267,17 @@ def _facts(
 
 
 def _waited(waits: Waits) -> str:
-    idle = f", idle {waits.idle_ns / 1e9:.2f} s" if waits.idle_ns > waits.total_ns / 100 else ""
-    seconds = f"{waits.waited_ns / 1e9:.2f} of threads' {waits.total_ns / 1e9:.2f} s"
-    of = f"{seconds} in Python{idle}"
-    functions = [
-        f"{f.waited_ns / 1e9:.2f} s {FOLDERS.sub('', f.name)}" for f in waits.functions[:N_WAITED]
-    ]
-    return "; ".join([of, *functions])
+    parts = []
+    if waits.total_ns:
+        idle = f", idle {waits.idle_ns / 1e9:.2f} s" if waits.idle_ns > waits.total_ns / 100 else ""
+        seconds = f"{waits.waited_ns / 1e9:.2f} of threads' {waits.total_ns / 1e9:.2f} s"
+        parts.append(f"{seconds} in Python{idle}")
+    for each in waits.functions[:N_WAITED]:
+        parts.append(f"{each.waited_ns / 1e9:.2f} s {FOLDERS.sub('', each.name)}")
+    if n := waits.unknown_threads:
+        threads = f"{n} {'other ' if parts else ''}thread{'s' if n > 1 else ''}"
+        parts.append(f"not known of {threads}, which may have had no processor")
+    return "; ".join(parts)
 
 
 def _gpu(gpu: GpuSummary) -> str:

@@ -7,8 +7,8 @@ it; in a trace, without samples, for its exact time less all CPU time of its thr
 What waits because there is nothing to do (an event loop, a pool's worker, a server's main thread)
 is idle; where that is, idle.toml says.  A thread whose waiting is mostly in one call of one
 function is taken for one that is idle in a loop of its own, too; the main thread only if others had
-work.  On a busy machine only the main thread is told of: the kernel says for how long it had no
-processor.
+work.  On a busy machine it is known of the main thread alone: the kernel says for how long that had
+no processor.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class ThreadWaits(Struct):
 
     `functions`: by frame, what it waited there at least; the nearest function of the program.
     `in_callbacks_ns`: what of it blocked an event loop.  `gil_ns`: for so long other threads held
-    the GIL, for which it may have waited.
+    the GIL, for which it may have waited.  `unknown_ns`: so long it waited or had no processor;
+    which of the two is not known.
     """
 
     thread: int
@@ -69,13 +70,13 @@ class ThreadWaits(Struct):
     in_callbacks_ns: int = 0
     gil_ns: int = 0
     functions: Counter[int] = made(Counter)
+    unknown_ns: int = 0
 
 
 @made_once
 def waits_of(profile: Profile) -> list[ThreadWaits]:
     """The threads that waited, most first; none where that is not known: the clock sees waits
-    itself, there are no exact times, or only a part of the samples is looked at.  Nor of a process
-    of which it is not known for how long it had no processor."""
+    itself, there are no exact times, or only a part of the samples is looked at."""
     meta, exact = profile.meta, profile.exact
     samples_see_it = meta.get("clock") == "wall" and meta.get("mode") != "trace"
     if profile.view.by_time or samples_see_it or not exact:
@@ -125,7 +126,7 @@ class _Threads:
                 self._outside_ns[each.thread] += each.weight_ns
 
     def all(self) -> Iterable[ThreadWaits]:
-        """Those of which it is known."""
+        """Those whose CPU time is known."""
         mains = {
             each.id
             for each in self._profile.threads.values()
@@ -135,21 +136,26 @@ class _Threads:
         for thread in self._exact_ns:
             process = self._profile.threads[thread].process
             is_known = process in self._delay_ns and (thread in mains or process not in busy)
-            if thread in self._cpu_ns and is_known:
-                found = self._one(thread, thread in mains)
-                others_ns = self._others(thread, self._cpu_ns)
-                beside = others_ns >= max(self._cpu_ns[thread], found.total_ns / 10)
-                is_loop = loops.get(thread, 0) >= OWN_LOOP * found.waited_ns
-                if is_loop and (beside or not found.is_main):
-                    found.idle_ns += found.waited_ns
-                    found.waited_ns, found.functions = 0, Counter()
-                yield found
+            if thread not in self._cpu_ns:
+                continue
+            found = self._one(thread, thread in mains)
+            others_ns = self._others(thread, self._cpu_ns)
+            beside = others_ns >= max(self._cpu_ns[thread], found.total_ns / 10)
+            is_loop = loops.get(thread, 0) >= OWN_LOOP * found.waited_ns
+            if is_loop and (beside or not found.is_main):
+                found.idle_ns += found.waited_ns
+                found.waited_ns, found.functions = 0, Counter()
+            if not is_known:
+                found.unknown_ns, found.waited_ns, found.gil_ns = found.waited_ns, 0, 0
+                found.in_callbacks_ns, found.functions = 0, Counter()
+            yield found
 
     def _one(self, thread: int, is_main: bool) -> ThreadWaits:
         exact_ns, sampled_ns = self._exact_ns[thread], self._sampled_ns[thread]
         total_ns, in_python_ns = self._total_ns[thread], sampled_ns.total()
         cpu_ns = max(in_python_ns, self._cpu_ns[thread] - self._outside_ns[thread])
-        delay_ns = self._delay_ns[self._profile.threads[thread].process] if is_main else 0
+        process = self._profile.threads[thread].process
+        delay_ns = self._delay_ns.get(process, 0) if is_main else 0
         ran_ns = min(total_ns, cpu_ns + delay_ns)
         found = ThreadWaits(thread, is_main, False, total_ns, 0, 0)
         for (frame, state), ns in exact_ns.items():
@@ -228,26 +234,30 @@ class FunctionWait(Record):
 
 class Waits(Record):
     """Of all threads that ran Python: their exact time, what they waited, and what of the rest they
-    were idle.  `functions`: those of the program with most of the waiting first."""
+    were idle.  `functions`: those of the program with most of the waiting first.
+    `unknown_threads`: so many others did not run for as long, but may have had no processor."""
 
     total_ns: int
     waited_ns: int
     idle_ns: int
     functions: list[FunctionWait]
+    unknown_threads: int
 
 
 def all_waits(profile: Profile, most: int) -> Waits | None:
-    """The sums, with so many functions; None: hardly anything waited, or it is not known."""
+    """The sums, with so many functions; None: hardly anything waited."""
     threads = waits_of(profile)
     waited_ns = sum(each.waited_ns for each in threads)
-    total_ns = sum(each.total_ns for each in threads)
-    if waited_ns < max(LEAST_NS, LEAST_SHARE * total_ns):
+    total_ns = sum(each.total_ns for each in threads if not each.unknown_ns)
+    unknown = sum(each.unknown_ns >= LEAST_NS for each in threads)
+    if waited_ns < max(LEAST_NS, LEAST_SHARE * total_ns) and not unknown:
         return None
     functions = sum((each.functions for each in threads), Counter[int]())
     named = [
         FunctionWait(wait_label(profile, frame), ns) for frame, ns in functions.most_common(most)
     ]
-    return Waits(total_ns, waited_ns, sum(each.idle_ns for each in threads), named)
+    idle_ns = sum(each.idle_ns for each in threads if not each.unknown_ns)
+    return Waits(total_ns, waited_ns, idle_ns, named, unknown)
 
 
 def wait_label(profile: Profile, frame: int) -> str:

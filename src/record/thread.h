@@ -148,6 +148,7 @@ struct thread {
     bool ticks_only;    /* it has no clock but its ticks yet */
     bool has_ended;
     bool has_event; /* a perf event of its own */
+    bool is_apart;  /* perf_clocks_keep_apart */
     bool has_exact; /* it is an exact half's thread, too */
     struct pace pace;
     uint64_t look_ns, look_wait_ns; /* thread_names.c: when, and how long after the last time */

@@ -34,6 +34,7 @@
 #define DRAIN_NS 50000000ull
 #define QUIET_AFTER_NS 100000000ull
 #define SECOND_NS 1000000000ull
+#define LOOKS_MANY 4
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
 
@@ -213,6 +214,16 @@ static void settle(struct session *s, struct thread *t)
     drain_settle(s->drain, t);
 }
 
+/* Does somebody begin threads all the time, and not only a pool? */
+static void keep_apart_if_many(struct session *s)
+{
+    bool is_new = s->n_threads != s->n_threads_looked;
+    s->n_threads_looked = s->n_threads;
+    s->n_looks_new = is_new ? s->n_looks_new + 1 : 0;
+    if (s->n_looks_new >= LOOKS_MANY && session_clock(s)->is_inherited)
+        session_each(s, perf_clocks_keep_apart);
+}
+
 static void snapshot_if_sampled(struct session *s, struct thread *t)
 {
     if (drain_has_samples(t))
@@ -252,6 +263,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
         if (!paused) {
             session_each(s, thread_look_blocked);
             session_each(s, thread_cover);
+            keep_apart_if_many(s);
         }
         give_way_if_it_must(s, true);
         if (now - done->counted >= snapshot_after(s, now)) {

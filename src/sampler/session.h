@@ -87,11 +87,12 @@ struct session {
     uint64_t paused_cpu_ns;                 /* the process's CPU time when sampling was paused */
     uint64_t start_ours_ns, paused_ours_ns; /* the same two of the collector's */
     int64_t unaccounted_ns;                 /* session_unaccounted_ns at the end; 0: not known */
-    uint64_t ended_ns;        /* what the clocks of threads that have ended stand for */
-    uint64_t counted_from_ns; /* the start, or when sampling was resumed */
-    uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
-    uint64_t look_ns;         /* thread_names.c: the first thread's next look */
-    uint32_t n_threads;
+    uint64_t ended_ns;                    /* what the clocks of threads that have ended stand for */
+    uint64_t counted_from_ns;             /* the start, or when sampling was resumed */
+    uint64_t changed_ns;                  /* when a thread came or went, or a nudge came */
+    uint64_t look_ns;                     /* thread_names.c: the first thread's next look */
+    uint32_t n_threads, n_threads_looked; /* until now, and until the look before */
+    int n_looks_new;                      /* that found threads that had begun, one after another */
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
     _Atomic uint64_t paused_until_ns;
@@ -389,6 +390,7 @@ struct perf_event_wish {
     bool samples; /* also writes what kernel_ring.h reads */
     uint64_t
         call; /* not the time, but each call of the function that begins there, with sigtrap; 0: the time */
+    bool apart; /* nothing, as perf_clocks_keep_apart needs it */
 };
 
 /* A new descriptor or -errno.  The event is disabled. */

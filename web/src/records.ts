@@ -221,12 +221,13 @@ export interface Cost {
   counting_ns: number | null;
 }
 
-/** Of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. */
+/** Of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. `unknown_threads`: so many others did not run for as long, but may have had no processor. */
 export interface Waits {
   total_ns: number;
   waited_ns: number;
   idle_ns: number;
   functions: FunctionWait[];
+  unknown_threads: number;
 }
 
 /** One: a sentence, the command that shows more, and the numbers behind it. */

@@ -17,6 +17,7 @@
 #define RING_OF_THREAD (32 * 1024)
 #define SOUGHT_AT_ONCE 16
 #define FAST_NS 250000 /* shorter periods need more */
+#define OF_NO_CPU (-2) /* of an event that is no clock */
 
 int perf_clocks_init(struct perf_clocks *p, int max)
 {
@@ -150,9 +151,22 @@ static void close_of(struct perf_clocks *p, uint32_t thread)
 
 void perf_clocks_close(struct session *s, struct thread *t)
 {
-    if (t->has_event)
+    if (t->has_event || t->is_apart)
         close_of(&s->perf, t->index);
-    t->has_event = false;
+    t->has_event = t->is_apart = false;
+}
+
+void perf_clocks_keep_apart(struct session *s, struct thread *t)
+{
+    struct perf_clocks *p = &s->perf;
+    if (!t->seen || t->is_apart || p->n >= p->max / 2)
+        return;
+    struct perf_clock c = {.thread = t->index, .cpu = OF_NO_CPU};
+    int low = perf_event_open(&(struct perf_event_wish){.tid = t->tid, .cpu = -1, .apart = true});
+    c.fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &c.id);
+    t->is_apart = c.fd >= 0;
+    if (t->is_apart)
+        p->of[p->n++] = c;
 }
 
 static bool owns_ring(const struct perf_clocks *p, uint32_t thread)
@@ -201,7 +215,7 @@ void perf_clocks_set_period(struct session *s, struct thread *t)
 static bool has_any(const struct perf_clocks *p, uint32_t thread)
 {
     for (int i = 0; i < p->n; i++)
-        if (p->of[i].thread == thread)
+        if (p->of[i].thread == thread && p->of[i].cpu != OF_NO_CPU)
             return true;
     return false;
 }

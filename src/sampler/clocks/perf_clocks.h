@@ -21,7 +21,7 @@ struct thread;
 
 struct perf_clock {
     uint32_t thread; /* its number; 0: it has ended, and others live by its event (sigtrap.h) */
-    int cpu;         /* -1: any */
+    int cpu;         /* -1: any; below: it is no clock */
     int fd;
     uint64_t id;
     struct kernel_ring ring;
@@ -45,6 +45,15 @@ void perf_clocks_free(struct perf_clocks *p);
 /* The clock of thread `t`.  0 or -errno, and nothing is open. */
 int perf_clocks_open(struct session *s, struct thread *t);
 void perf_clocks_close(struct session *s, struct thread *t);
+
+/* Threads that the living thread `t` begins from now on do not exchange their events with it.
+ *
+ * Where the kernel changes from one thread to another that has the same events, it lets them exchange these, and so the time
+ * until the next overflow (kernel/events/core.c, perf_event_context_sched_out).  A new thread's is a whole period:
+ * who begins many would always be sampled a period after it began one.  The kernel does not exchange those of
+ * a thread that has an event which is inherited and whose samples have its count (nr_no_switch_fast; Linux 6.13).  Without
+ * the exchange a change of threads takes 5 us more (a timer is stopped and begun), so who begins few is left as it is. */
+void perf_clocks_keep_apart(struct session *s, struct thread *t);
 
 /* The thread has ended: keeps its events if others may live by them. */
 void perf_clocks_keep(struct session *s, struct thread *t);

@@ -51,6 +51,14 @@ int perf_event_open(const struct perf_event_wish *wish)
         attr->sample_period = 1;
         attr->exclude_kernel = 1;
     }
+    if (wish->apart) {
+        attr->config = PERF_COUNT_SW_DUMMY;
+        attr->sample_period = 0;
+        attr->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_READ;
+        attr->inherit = 1;
+        attr->exclude_kernel = 1;
+        all.words[FLAGS_WORD] |= INHERIT_THREAD | REMOVE_ON_EXEC;
+    }
     if (wish->sigtrap) {
         attr->inherit = 1;
         all.words[FLAGS_WORD] |= INHERIT_THREAD | REMOVE_ON_EXEC | SIGTRAP_SENT;

@@ -172,8 +172,10 @@ def test_threads_that_wait_count_where_no_processor_was_wanting(
     for delay_ns, is_said in ((0, True), (10**12, False)):
         with Profile.open(str(path)) as profile:
             profile.meta["main_delay_ns"] = delay_ns  # as on a quiet machine, or a busy one
-            said = by_rule(profile)
+            said, waits = by_rule(profile), all_waits(profile, 1)
         assert ("blocked" in said) == is_said
+        assert waits
+        assert waits.unknown_threads == (0 if is_said else 4)  # which is said in `waited`
         if is_said:
             assert said["blocked"].text.startswith("4 threads did not run for ")
             assert "most of it in sync (" in said["blocked"].text

@@ -345,14 +345,15 @@ SHORT = """
         exec(f"def {name}(seconds): burn({name!r}, seconds)", space)
         return space[name]
     functions = {ms: function_of(f"of_{n}") for n, ms in enumerate(lengths)}
-    background = function_of("background")
+    background, between = map(function_of, ("background", "between"))
     with Profiler(engine=engine, mode=mode) as p:
         background(each)
-        for ms, function in functions.items():
+        for n, (ms, function) in enumerate(functions.items(), 1):
             for _ in range(int(each / ms * 1000)):
                 thread = threading.Thread(target=function, args=(ms / 1000,))
                 thread.start()
                 thread.join()
+                if spent.get("between", 0) < each * n / len(functions): between(ms / 1000)
     profile, found = p.profile, dict.fromkeys(spent, 0)
     for row in profile.sampled:
         node = profile.stacks.node[row.stack]
@@ -370,6 +371,7 @@ SHORT = """
 """
 
 
+STARTS_MANY = pytest.mark.long("starts 76,000 threads, for errors as small as its bounds")
 ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
 
 
@@ -380,7 +382,7 @@ ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
         ("auto", "hybrid", (0.4,), 1.2, 8),
         pytest.param("timer", "sample", (0.4,), 1.2, 8, marks=pytest.mark.once),
         *(
-            pytest.param(engine, mode, lengths, 4, 5, marks=[pytest.mark.slow, *marks])
+            pytest.param(engine, mode, lengths, 4, 5, marks=[pytest.mark.slow, STARTS_MANY, *marks])
             for engine, lengths, marks in (
                 ("auto", ALL_LENGTHS, ()),
                 ("timer", ALL_LENGTHS, ()),
@@ -394,7 +396,10 @@ ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
 def test_threads_have_their_share_however_short_they_are(
     tmp_path: Path, engine: str, mode: str, lengths: tuple[float, ...], seconds: float, points: int
 ) -> None:
-    """Beside a function of a thread that lives on; `points`: five standard errors of a share."""
+    """Beside a function of a thread that lives on, and one of who begins them: it runs between them.
+
+    `points`: five standard errors of a share.
+    """
     spent, found, known, unaccounted, process = run(
         tmp_path, SHORT, engine, mode, json.dumps(lengths), seconds
     )
