@@ -81,7 +81,10 @@ import _signal
 sys.path[:0] = [sys.argv.pop(1)]
 spool = sys.argv[-2]
 try:
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
+    try:
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
+    except OSError:  # a filter of the program's refuses it (seccomp)
+        pass
     import gc, os
     os.umask(int(sys.argv.pop(1)))
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # the program's

@@ -32,7 +32,7 @@ class _Fork:
     ) -> None:
         if self._child and isinstance(error, KeyboardInterrupt):
             os.kill(self._child, signal.SIGINT)
-        elif self._pipe:
+        elif self._pipe and not self._pipe.closed:
             self._pipe.read()
         self._end()
 
@@ -71,7 +71,9 @@ class _Fork:
         if self._pipe:
             self._pipe.close()
         if self._child:
-            with suppress(ChildProcessError):  # SIGCHLD is ignored: it has gone by itself
+            with suppress(
+                OSError
+            ):  # SIGCHLD is ignored: it has gone by itself; or a filter refuses
                 os.waitpid(self._child, 0)
         self._pipe, self._child = None, 0
 

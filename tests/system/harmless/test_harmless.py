@@ -34,15 +34,20 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 REFUSES = """
-import ctypes, platform, struct, time
-IOCTL = {"x86_64": 16, "aarch64": 29}[platform.machine()]
-code = b"".join(struct.pack("HBBI", *each) for each in (
-    (0x20, 0, 0, 0), (0x15, 0, 1, IOCTL), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000),
-))  # linux/filter.h: the system call's number; if it is that, EPERM; else it is allowed
+import ctypes, platform, struct, sys, time
+NUMBERS = {
+    "ioctl": (16, 29), "close": (3, 57), "wait4": (61, 260), "waitid": (247, 95),
+    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
+}
+numbers = [NUMBERS[name][platform.machine() == "aarch64"] for name in sys.argv[1:]]
+refuses = [each for number in numbers for each in ((0x15, 0, 1, number), (0x06, 0, 0, 0x00050001))]
+rules = (0x20, 0, 0, 0), *refuses, (0x06, 0, 0, 0x7FFF0000)
+# linux/filter.h: the system call's number; if it is one of those, EPERM; else it is allowed
+code = b"".join(struct.pack("HBBI", *each) for each in rules)
 text = ctypes.create_string_buffer(code)
 libc = ctypes.CDLL(None, use_errno=True)
 assert not libc.prctl(38, 1, 0, 0, 0)
-assert not libc.prctl(22, 2, struct.pack("HxxxxxxP", 4, ctypes.addressof(text)), 0, 0)
+assert not libc.prctl(22, 2, struct.pack("HxxxxxxP", len(rules), ctypes.addressof(text)), 0, 0)
 end = time.thread_time() + 0.3
 while time.thread_time() < end:
     pass
@@ -52,9 +57,26 @@ while time.thread_time() < end:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_filter_that_refuses_ioctl(pyhybrid: Callable[..., Run], engine: str) -> None:
     """The program's own, of system calls: no event goes on after the handler has gone."""
-    run = pyhybrid("--format", "folded", "--engine", engine, "-c", REFUSES)
+    run = pyhybrid("--format", "folded", "--engine", engine, "-c", REFUSES, "ioctl")
     assert run.result.returncode == 0
     assert sum(t.recorded_weight_ns for t in run.profile().threads.values()) > 100_000_000
+
+
+@pytest.mark.further
+@pytest.mark.parametrize(
+    "calls", [("wait4", "waitid"), ("close",), ("rt_sigaction", "rt_sigprocmask")]
+)
+def test_a_filter_that_refuses_what_the_end_needs(
+    pyhybrid: Callable[..., Run], calls: tuple[str, ...]
+) -> None:
+    """There is a profile, or a line that says which file is still read."""
+    run = pyhybrid("--format", "folded", "-c", REFUSES, *calls)
+    assert run.result.returncode == 0
+    assert "Traceback" not in run.result.stderr
+    whole = run.path().exists()
+    assert whole or "out.pyhybrid.part" in run.result.stderr
+    profile = run.profile("out.pyhybrid" if whole else "out.pyhybrid.part")
+    assert sum(t.recorded_weight_ns for t in profile.threads.values()) > 100_000_000
 
 
 @pytest.mark.needs("plain_build")
