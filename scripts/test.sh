@@ -41,8 +41,10 @@ choose() { # PASS
     most-user) [ "$(id -u)" = 0 ] && echo "engine and $few" || echo "$few" ;;
     most-further) echo "version and $few" ;;
     most-others) ;;
-    most-unit-first) echo 'slow or not slow' ;;
-    most-unit-further) echo 'not exhaustive' ;;
+    most-unit-first) echo "$few" ;;
+    most-unit-further) echo "not exhaustive and $few" ;;
+    slice-unit-first) echo 'slow or further' ;;
+    slice-unit-further) echo 'slow or further or exhaustive' ;;
     slice-first) echo 'slow or further' ;;
     slice-user) echo 'slow or further or not engine' ;;
     slice-further) echo 'slow or further or not version' ;;
@@ -58,7 +60,8 @@ else
     scripts/packages.sh build unit view test
     scripts/node_modules.sh tests/viewers || true # their tests skip
     pythons=$(scripts/pythons.sh)
-    needed="$needed torch trainers"
+    needed="$needed torch"
+    case $what-"${ARGS:-}" in most-*' -k'* | most-'-k'* | all-* | slice-*) needed="$needed trainers" ;; esac
     [ "$what" = most ] || needed="$needed ray"
 fi
 perf=$(scripts/find-perf.sh) || perf=
@@ -199,9 +202,9 @@ while read -r tag interpreter <&3; do
     most-first-* | unit-* | all-* | slice-further-1/*) run "$tag: tests/c" c_tests ;;
     esac
     case ${SAN:-} in *thread*) continue ;; esac
+    run "$tag: tests/unit" run_pytest unit -n "$(nproc)" -m "$(choose "unit-$as_root")"
+    [ "$what" != unit ] || break
     if [ "$what" != slice ]; then
-        run "$tag: tests/unit" run_pytest unit -n "$(nproc)" -m "$(choose "unit-$as_root")"
-        [ "$what" != unit ] || break
         [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz -n "$(nproc)"
     fi
     export PYHYBRID_TEST_AS=root

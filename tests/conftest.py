@@ -214,14 +214,14 @@ def bounded(item: pytest.Item) -> Iterator[None]:
     square of that, since threads that wait for one another by spinning take so much longer."""
     why = [mark.args[0] for mark in item.iter_markers("long")]
     limit, used = LONG_S if why else LIMIT_S, 0.0
-    before, end = children(), time.monotonic() + MOST_S
+    begun, end = time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic() + MOST_S
 
     def look(*_: object) -> None:
         nonlocal used
         used += LOOK_S / max(1, os.getloadavg()[0] / len(os.sched_getaffinity(0))) ** 2
         if used >= limit or time.monotonic() >= end:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            its = children() - before
+            its = children(begun)
             stacks = [where_it_hangs(pid) for pid in its]
             for pid in its:
                 with contextlib.suppress(ProcessLookupError):
@@ -239,13 +239,14 @@ def bounded(item: pytest.Item) -> Iterator[None]:
         signal.signal(signal.SIGALRM, handler)
 
 
-def children() -> set[int]:
-    """Processes that this one has started."""
-    found = set()
+def children(since: float) -> list[int]:
+    """Processes that this one has started since then, by CLOCK_BOOTTIME."""
+    found, tick = [], 1 / os.sysconf("SC_CLK_TCK")
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
-            if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(pid))
+            _, parent, *words = file.read().rpartition(")")[2].split()
+            if int(parent) == os.getpid() and (int(words[17]) + 1) * tick >= since:
+                found.append(int(pid))
     return found
 
 

@@ -1,6 +1,6 @@
 """The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
 
-Each target runs for PYHYBRID_FUZZ_S seconds (4; 8 in `make test-all`) from the same seed on; `make
+Each target runs for PYHYBRID_FUZZ_S seconds (2; 8 in `make test-all`) from the same seed on; `make
 fuzz` lets it run for a minute, each time from another one.  An input that fails is printed; once
 mended it goes to corpus/TARGET, which always runs first.
 """
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.needs("clang", "plain_build")
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "symbolize"
 FOLDERS = (SOURCE, *(each for each in sorted(SOURCE.iterdir()) if each.is_dir()))
-SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "4"))
+SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "2"))
 SEED = os.environ.get("PYHYBRID_FUZZ_SEED", "1")
 LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
 FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")

@@ -16,7 +16,7 @@ from fuzz_readers import TARGETS
 pytestmark = pytest.mark.needs("plain_build")  # sanitizers map terabytes: no limit of memory
 
 HERE = Path(__file__).parent
-SECONDS = os.environ.get("PYHYBRID_FUZZ_S", "4")
+SECONDS = os.environ.get("PYHYBRID_FUZZ_S", "2")
 SEED = os.environ.get("PYHYBRID_FUZZ_SEED", "1")
 
 

@@ -65,6 +65,7 @@ def uint32(values: Iterable[int]) -> array[int]:
     return array("I", values)
 
 
+@pytest.mark.exhaustive
 @given(trees())
 def test_nearest_is_the_row_itself_or_the_first_marked_one_above(tree: Tree) -> None:
     parent, _, marked = tree
@@ -75,6 +76,7 @@ def test_nearest_is_the_row_itself_or_the_first_marked_one_above(tree: Tree) -> 
     assert nearest(uint32(parent), bytes(marked)).tolist() == expected
 
 
+@pytest.mark.exhaustive
 @given(trees(), st.integers(0, 5) | st.just(2**64 - 1), st.data())
 def test_climb_is_the_row_and_those_above(tree: Tree, most: int, data: st.DataObject) -> None:
     parent, label, _ = tree
@@ -85,6 +87,7 @@ def test_climb_is_the_row_and_those_above(tree: Tree, most: int, data: st.DataOb
     assert ends.tolist() == [sum(map(len, ways[: i + 1])) for i in range(len(ways))]
 
 
+@pytest.mark.exhaustive
 @given(trees())
 def test_outermost_is_what_has_no_marked_row_of_its_label_above(tree: Tree) -> None:
     parent, label, marked = tree
@@ -96,6 +99,7 @@ def test_outermost_is_what_has_no_marked_row_of_its_label_above(tree: Tree) -> N
     assert found[1:] == expected[1:]
 
 
+@pytest.mark.exhaustive
 @given(trees())
 def test_inclusive_adds_what_is_below(tree: Tree) -> None:
     parent, value, _ = tree
@@ -106,6 +110,7 @@ def test_inclusive_adds_what_is_below(tree: Tree) -> None:
     assert inclusive(uint32(parent), array("q", value)).tolist() == expected
 
 
+@pytest.mark.exhaustive
 @given(trees())
 def test_at_least_is_what_the_children_add_up_to(tree: Tree) -> None:
     parent, value, _ = tree
@@ -116,6 +121,7 @@ def test_at_least_is_what_the_children_add_up_to(tree: Tree) -> None:
     assert at_least(uint32(parent), array("q", value)).tolist() == expected
 
 
+@pytest.mark.exhaustive
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**32 - 1)), max_size=3000))
 def test_pairs_are_numbered_in_order_of_their_first_rows(rows: list[tuple[int, int]]) -> None:
     numbers = defaultdict[tuple[int, int], int](lambda: len(numbers))
@@ -125,6 +131,7 @@ def test_pairs_are_numbered_in_order_of_their_first_rows(rows: list[tuple[int, i
     assert [rows[at] for at in first] == list(numbers)
 
 
+@pytest.mark.exhaustive
 @given(trees(), st.data())
 def test_paths_are_one_where_their_labels_are(tree: Tree, data: st.DataObject) -> None:
     parent, label, _ = tree
@@ -157,6 +164,7 @@ def test_more_paths_than_the_table_begins_with() -> None:
     assert node_label.tolist() == label.tolist()[:n]
 
 
+@pytest.mark.exhaustive
 @given(trees(), st.data())
 def test_a_path_hangs_where_it_is_asked_for(tree: Tree, data: st.DataObject) -> None:
     parent, label, asked = tree
@@ -180,6 +188,7 @@ def test_a_path_hangs_where_it_is_asked_for(tree: Tree, data: st.DataObject) -> 
     ]
 
 
+@pytest.mark.exhaustive
 @given(trees(), st.binary(min_size=768, max_size=768))
 def test_descend_is_an_automaton_from_the_root(tree: Tree, table: bytes) -> None:
     parent, inputs, _ = tree

@@ -108,6 +108,7 @@ def configured(*paths: str, **more: Any) -> Configuration:
     return of_command_line({"config": list(paths), **more} if paths else more)
 
 
+@pytest.mark.exhaustive
 # Without shrinking: what has failed is small enough to see.
 @settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(keys=FILES)
@@ -134,6 +135,7 @@ def test_all_forms_say_the_same(tmp_path_factory: pytest.TempPathFactory, keys: 
             assert written == value
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(tables=FUNCTIONS)
 def test_tables_of_functions_say_the_same_in_all_forms(
@@ -392,6 +394,7 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (keys["hz"], keys["events"], keys["quiet"]) == (8, "1.5s", True)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=50)
 @given(keys=FILES)
 def test_what_it_shows_is_toml(keys: dict[str, Any]) -> None:

@@ -349,6 +349,7 @@ print(*done.values())
 """
 
 
+@pytest.mark.exhaustive
 def test_damaged_files_never_crash(library: Path, tmp_path: Path) -> None:
     """Bytes of the tables that are read, and of all headers, are overwritten."""
     stripped = library.with_name("libstripped.so")

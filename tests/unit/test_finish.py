@@ -220,10 +220,11 @@ def test_killed_process(finished: Finished) -> None:
 
 
 @pytest.mark.exhaustive
-def test_cut_anywhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [37, pytest.param(3, marks=pytest.mark.further)])
+def test_cut_anywhere(tmp_path: Path, step: int) -> None:
     writer = example()
     path = tmp_path / "x.part"
-    for size in range(writer.boundaries[1], len(writer.data), 3):
+    for size in range(writer.boundaries[1], len(writer.data), step):
         path.write_bytes(writer.data[:size])
         with sqlite3.connect(":memory:", isolation_level=None) as db:
             assemble(db, str(path), fake_symbols())
@@ -307,6 +308,7 @@ def test_views(finished: Finished) -> None:
     assert path[1].endswith("> at::native::add_stub; odd\nname")
 
 
+@pytest.mark.exhaustive
 def test_work_grows_with_the_stacks_and_not_with_the_samples(tmp_path: Path) -> None:
     def work(n_stacks: int, n_seconds: int) -> int:
         spool = many_stacks(tmp_path / "x.part", n_stacks, n_seconds)
@@ -317,6 +319,7 @@ def test_work_grows_with_the_stacks_and_not_with_the_samples(tmp_path: Path) -> 
     assert few <= work(5_000, 120) < 1.05 * few
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampled", [False, True])
 def test_work_grows_with_the_threads(
     tmp_path: Path, sampled: bool, monkeypatch: pytest.MonkeyPatch

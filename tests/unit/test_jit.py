@@ -412,6 +412,7 @@ def test_the_exported_map_keeps_the_runtime_s_lines(tmp_path: Path) -> None:
         assert "not [hit]" not in other.read_text()
 
 
+@pytest.mark.exhaustive
 def test_the_exported_map_keeps_earlier_runs_of_the_process(tmp_path: Path) -> None:
     """Not without end: a service may profile itself every minute."""
     path = tmp_path / "perf.map"

@@ -251,6 +251,7 @@ def test_synthetic_addresses_avoid_what_is_mapped(tmp_path: Path) -> None:
     assert addresses.jit == [(0x7E0000000000, 4096)]
 
 
+@pytest.mark.exhaustive
 def test_each_run_has_addresses_of_its_own(tmp_path: Path) -> None:
     """Another run may have the same number of its process, and the same program."""
     bases = set()

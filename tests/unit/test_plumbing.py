@@ -71,6 +71,7 @@ STACKS = st.lists(
 )
 
 
+@pytest.mark.exhaustive
 @given(STACKS)
 def test_sums_stay(stacks: list[list[int]]) -> None:
     with TemporaryDirectory() as folder, opened(written(*stacks), Path(folder)) as profile:
@@ -79,6 +80,7 @@ def test_sums_stay(stacks: list[list[int]]) -> None:
             assert sum(weights) == len(stacks)
 
 
+@pytest.mark.exhaustive
 @given(STACKS)
 def test_with_all_frames_the_tree_is_the_profile_s(stacks: list[list[int]]) -> None:
     with TemporaryDirectory() as folder, opened(written(*stacks), Path(folder)) as profile:

@@ -294,6 +294,7 @@ def test_a_table_without_an_end(tmp_path: Path, table: str, kind: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.exhaustive
 def test_a_query_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a view that people use: tables alone are looked at."""
     monkeypatch.setattr("pyhybrid.tables.database.LEAST_STEPS", 10_000_000)
@@ -337,10 +338,11 @@ def test_a_database_with_holes(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_spool_cut_anywhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [149, pytest.param(13, marks=pytest.mark.further)])
+def test_a_spool_cut_anywhere(tmp_path: Path, step: int) -> None:
     whole = bytes(example().data)
     path = tmp_path / "x.part"
-    for size in range(0, len(whole), 13):
+    for size in range(0, len(whole), step):
         path.write_bytes(whole[:size])
         assert "\n" not in read_everything(path, tmp_path)
 

@@ -116,7 +116,10 @@ RESULT = "2 failed, 11 passed, 1 skipped, 1 xfailed"
 
 @pytest.mark.parametrize(
     "workers",
-    [pytest.param(0, marks=pytest.mark.version), pytest.param(2, marks=pytest.mark.slow)],
+    [
+        pytest.param(0, marks=[pytest.mark.version, pytest.mark.further]),
+        pytest.param(2, marks=pytest.mark.slow),
+    ],
 )
 def test_each_test_is_profiled_and_nothing_around_it(tmp_path: Path, workers: int) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)

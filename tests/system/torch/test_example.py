@@ -66,6 +66,7 @@ def test_keeps_both_cores_busy(tmp_path: Path) -> None:
     assert any(busy() >= 0.8 for _ in range(3))
 
 
+@pytest.mark.further
 def test_learns_the_same_again(tmp_path: Path, torch_process: TorchProcess) -> None:
     short = (EXAMPLE, "--epochs", "2", "--steps", "8", "--seed", "7")
     first = losses(torch_process.run(tmp_path, *short))

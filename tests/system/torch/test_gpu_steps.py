@@ -52,13 +52,15 @@ def times(n: int, of: dict[str, tuple[int, int]]) -> dict[str, list[int]]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess
+) -> tuple[Path, str]:
     """A training: the first window is from its third step on, the second one from the eighth on."""
 
     def make(folder: Path) -> None:
         options = ("-q", "--mode", "trace", "--torch", "gpu=3/5")
-        done = command(folder, *options, TARGETS / "gpu_steps.py", "steps=9")
-        (folder / "said").write_text(done.stdout)
+        said = torch_process.profiled(folder, *options, TARGETS / "gpu_steps.py", "steps=9")
+        (folder / "said").write_text(said)
 
     folder = made_once(tmp_path_factory, "gpu-trained", make)
     return folder, (folder / "said").read_text()

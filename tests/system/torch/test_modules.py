@@ -40,12 +40,12 @@ WITH_FC = {"layers.0", "layers.1", "layers.2", "layers.3", "(Block)", "(Block#2)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """Where a run of the program left its profile, and what it said."""
 
     def make(folder: Path) -> None:
         options = ("-q", "--format", "folded", "--hz", "999")
-        (folder / "said").write_text(command(folder, *options, PROGRAM).stdout)
+        (folder / "said").write_text(torch_process.profiled(folder, *options, PROGRAM))
 
     return made_once(tmp_path_factory, "modules-hybrid", make)
 

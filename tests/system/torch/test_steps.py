@@ -39,12 +39,13 @@ MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """Where the loops left their profile, and the numbers of their threads."""
 
     def make(folder: Path) -> None:
         options = ("-q", "--format", "folded", "--hz", "199")
-        (folder / "said").write_text(printed(folder, *options, TARGETS / "training_loops.py"))
+        said = torch_process.profiled(folder, *options, TARGETS / "training_loops.py")
+        (folder / "said").write_text(said)
 
     return made_once(tmp_path_factory, "steps", make)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support import TARGETS, made_once, printed, record
 
-pytestmark = [pytest.mark.needs("torch", "trainers"), pytest.mark.once]
+pytestmark = [pytest.mark.needs("torch", "trainers"), pytest.mark.once, pytest.mark.further]
 
 N_STEPS, SLOW_BATCH, SLOW_ITEMS = 12, 5, 7  # tests/targets/trainers.py
 
