@@ -4,17 +4,20 @@ What makes it is imported only for that: a file is read without.
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyhybrid.spool import MAGIC
-from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.tables.database import File, begin_of, filled
 from pyhybrid.tables.profile import Profile
+
+if TYPE_CHECKING:
+    from pyhybrid.symbols.resolve import Loader
+    from pyhybrid.symbols.source_positions import Demangle
 
 
 def open_profile(
     path: str | os.PathLike[str],
-    symbols: tuple[Loader, Demangle] | None = None,
+    symbols: "tuple[Loader, Demangle] | None" = None,
     kind: type[Profile] = Profile,
 ) -> Profile:
     """Open a profile file, or the `.part` of a run that was killed, as a profile of this `kind`;

@@ -37,7 +37,8 @@ from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.spool import reader as spools
 from pyhybrid.spool.content import Spool, Ticks
 from pyhybrid.symbols.mapped import loader_of, name_nameless
-from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer
+from pyhybrid.symbols.resolve import KernelTable, Loader, Symbolizer
+from pyhybrid.symbols.source_positions import Demangle
 from pyhybrid.tables import OBJECT, Backward, Line, Module
 from pyhybrid.tables.database import clean
 

@@ -1,7 +1,7 @@
 """Single calls of chosen functions and of regions: how long each took.
 
-From the spool (src/exact/kept_calls.h) to the tables `call`, `turn` and `call_time`, and the view
-over these by function.  There may be a million calls: those of one turn, nearly all, are columns.
+From the spool (src/exact/kept_calls.h) to the tables `call`, `turn` and `call_time`.  There
+may be a million calls: those of one turn, nearly all, are columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pyhybrid._profile import (
     CALL_ENDED,
@@ -24,7 +24,6 @@ from pyhybrid._profile import (
     call_usage,
     take,
 )
-from pyhybrid.base.quantiles import value_at
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.spool.content import Spool, Ticks, attributes_as_json
@@ -38,11 +37,8 @@ from pyhybrid.tables import (
     Turn,
     WatchedCall,
 )
+from pyhybrid.tables.call_durations import Durations
 from pyhybrid.tables.database import PROCESS, clean, insert, insert_columns
-
-if TYPE_CHECKING:
-    from pyhybrid.tables.profile import Profile
-
 
 WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it
 
@@ -204,53 +200,6 @@ def _add_times(
     for key, each in sorted(times.items()):
         rows = sorted(each.histogram.items())
         kept.times.append(CallTime(*key, each.calls, each.total_ns, each.max_ns, rows))
-
-
-class Durations(Struct):
-    """Of all calls of a function or region, recursive ones included."""
-
-    calls: int = 0
-    total_ns: int = 0
-    max_ns: int = 0
-    histogram: dict[int, int] = made(dict)  # from_ns -> calls
-
-    def add(self, calls: int, total_ns: int, max_ns: int, histogram: dict[int, int]) -> None:
-        """Add those of another path."""
-        self.calls += calls
-        self.total_ns += total_ns
-        self.max_ns = max(self.max_ns, max_ns)
-        for begin, n in histogram.items():
-            self.histogram[begin] = self.histogram.get(begin, 0) + n
-
-    @property
-    def mean_ns(self) -> int:
-        """The mean."""
-        return self.total_ns // self.calls if self.calls else 0
-
-    def quantile_ns(self, q: float) -> int:
-        """The `q`-quantile (0..1), to a bucket's width: 12 %."""
-        begins = sorted(self.histogram)
-        found = value_at(
-            q * self.calls,
-            (
-                (begin, min(end, begin + begin // CALLS_OCTAVE, self.max_ns), self.histogram[begin])
-                for begin, end in zip(begins, [*begins[1:], self.max_ns], strict=True)
-            ),
-        )
-        return self.max_ns if found is None else found
-
-    def calls_from(self, least_ns: int) -> int:
-        """How many took `least_ns` or longer, without those of the bucket that it lies in."""
-        return sum(n for begin, n in self.histogram.items() if begin >= least_ns)
-
-
-def function_durations(profile: Profile) -> dict[int, Durations]:
-    """By frame id; all paths and threads together."""
-    durations: dict[int, Durations] = {}
-    for row in profile.call_times:
-        of_frame = durations.setdefault(profile.nodes.frame[row.node], Durations())
-        of_frame.add(row.calls, row.total_ns, row.max_ns, dict(row.histogram))
-    return durations
 
 
 # Writes single calls, and what is known of their times, into the tables of a profile file.

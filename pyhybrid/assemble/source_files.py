@@ -7,7 +7,6 @@ there if one of the same name in the same line has the same location table, whic
 columns of all its instructions.  Lines of the others have no text.
 """
 
-import hashlib
 import os
 import platform
 import stat
@@ -17,6 +16,7 @@ from types import CodeType
 from typing import Any
 
 from pyhybrid._profile import line_runs
+from pyhybrid.base.hashes import text_hash
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.spool.content import Code, Spool
 
@@ -51,11 +51,6 @@ def source_files(spool: Spool) -> dict[str, dict[str, Any]]:
             stale = _stale_lines(path, text, of_file, str(spool.meta.get("python")))
         known[file] = {"hash": text_hash(text), "stale": stale}
     return known
-
-
-def text_hash(text: bytes) -> str:
-    """What tells one text of a file from another."""
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 def _stale_lines(path: str, text: bytes, codes: list[Code], python: str) -> list[int]:

@@ -1,12 +1,12 @@
 """Names of what is counted but has no address: pseudo-frames and losses.
 
 The numbers are the C enums `pseudo` (src/base/frame.h) and `loss` (src/record/spool.h); this is
-the one place
-where they have names.
+the one place where they have names.
 """
 
 from typing import NamedTuple
 
+PLT = "@plt"  # at the end of a linkage stub's name
 TIMES = " \u00d7 "  # several threads that are one row: their name, TIMES, how many
 
 

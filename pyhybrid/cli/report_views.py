@@ -1,6 +1,7 @@
 """The views of `pyhybrid report`: each has its own options, and prints itself as text or as JSON.
 
-What JSON has is on docs/reference/json.md, and stays so.
+What JSON has is on docs/reference/json.md, and stays so.  A view imports what makes it when it is
+asked for: of all of them that takes longer than what one of them does with a small file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import json
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.terminal_text import write_lines
@@ -25,23 +26,14 @@ from pyhybrid.cli.selection_options import (
 )
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Number
-from pyhybrid.report import screen, summary, tree
-from pyhybrid.report.calls import calls_json, calls_listing
-from pyhybrid.report.line_listing import line_figures, print_lines
-from pyhybrid.report.quality import quality_listing, quality_report
-from pyhybrid.report.step_listing import step_listing, step_report
 from pyhybrid.report.table import Listing, plain, shown
 from pyhybrid.report.terminal import MIN_HEIGHT
-from pyhybrid.report.training import compile_listing, model_listing, operator_listing
 from pyhybrid.tables.profile import Profile
-from pyhybrid.tables.schema import Record
-from pyhybrid.views.calls.compensate import compensate
-from pyhybrid.views.findings import Finding, findings
-from pyhybrid.views.labels import labels_of
 from pyhybrid.views.selection.sample_selection import choose
-from pyhybrid.views.training.compiles import compiles_of
-from pyhybrid.views.training.model import model_figures
-from pyhybrid.views.training.operators import operators_of
+
+if TYPE_CHECKING:
+    from pyhybrid.report import summary, tree
+    from pyhybrid.views.findings import Found
 
 
 class View:
@@ -74,6 +66,8 @@ class View:
         with open_profile(args) as profile, damage_in(args.file):
             shown, notes = profile, list[str]()
             if self.has_exact_times and args.compensate:
+                from pyhybrid.views.calls.compensate import compensate
+
                 shown = compensate(shown)
             if self.selects:
                 shown, notes = choose(shown, choice_of(args))
@@ -135,6 +129,9 @@ class Summary(View):
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View; the notes are lines of it."""
+        from pyhybrid.report import screen, tree
+        from pyhybrid.views.labels import labels_of
+
         imports = args.imports or args.all_frames
         labels = labels_of(profile, False, args.all_frames)
         paths = tree.CallTree(profile, labels, args.min_time, args.all_frames, imports)
@@ -144,6 +141,8 @@ class Summary(View):
     def _summary(
         self, profile: Profile, notes: list[str], args: argparse.Namespace, *, imports: bool
     ) -> summary.Summary:
+        from pyhybrid.report import summary
+
         return summary.summarize(profile, [], notes, args.min_time, args.all_frames, imports)
 
 
@@ -165,10 +164,14 @@ class Tree(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> tree.TreeFigures:
         """As View."""
+        from pyhybrid.report import tree
+
         return tree.tree_figures(profile, *self._how(args))
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View."""
+        from pyhybrid.report import tree
+
         write_lines([*notes, *tree.tree_lines(profile, *self._how(args))], sys.stdout)
 
     def _how(self, args: argparse.Namespace) -> tuple[int, bool, bool, bool]:
@@ -186,6 +189,8 @@ class Lines(View):
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View."""
+        from pyhybrid.report.line_listing import print_lines
+
         notes = self._left_out(profile, notes)
         write_lines(notes, sys.stdout)
         print_lines(profile, sys.stdout)
@@ -197,6 +202,8 @@ class Lines(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """As View."""
+        from pyhybrid.report.line_listing import line_figures
+
         return line_figures(profile)
 
     def _left_out(self, profile: Profile, notes: list[str]) -> list[str]:
@@ -222,10 +229,14 @@ class Calls(View):
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View."""
+        from pyhybrid.report.calls import calls_json
+
         sys.stdout.writelines(calls_json(profile, args.slowest))
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View."""
+        from pyhybrid.report.calls import calls_listing
+
         write_lines([*notes, *shown(calls_listing(profile, args.slowest))], sys.stdout)
 
 
@@ -244,6 +255,8 @@ class Modules(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """As View."""
+        from pyhybrid.views.training.model import model_figures
+
         return model_figures(profile, args.by_class)
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
@@ -257,6 +270,8 @@ class Modules(View):
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
+        from pyhybrid.report.training import model_listing
+
         return model_listing(figures, args.by_class)
 
 
@@ -278,10 +293,14 @@ class Operators(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """As View."""
+        from pyhybrid.views.training.operators import operators_of
+
         return operators_of(profile, args.match)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
+        from pyhybrid.report.training import operator_listing
+
         return operator_listing(figures, bool(args.match))
 
 
@@ -299,10 +318,14 @@ class Steps(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """As View."""
+        from pyhybrid.report.step_listing import step_report
+
         return step_report(profile, args.slowest)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
+        from pyhybrid.report.step_listing import step_listing
+
         return step_listing(figures)
 
 
@@ -315,6 +338,8 @@ class Compiles(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """As View."""
+        from pyhybrid.views.training.compiles import compiles_of
+
         found = compiles_of(profile)
         if not found:
             raise PyhybridError(f"{profile.path}: nothing was compiled by torch.compile")
@@ -322,6 +347,8 @@ class Compiles(View):
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
+        from pyhybrid.report.training import compile_listing
+
         return compile_listing(figures)
 
 
@@ -335,17 +362,15 @@ class Quality(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """As View."""
+        from pyhybrid.report.quality import quality_report
+
         return quality_report(profile)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
+        from pyhybrid.report.quality import quality_listing
+
         return quality_listing(figures)
-
-
-class Found(Record):
-    """What `report findings --json` prints."""
-
-    findings: list[Finding]
 
 
 class Findings(View):
@@ -360,6 +385,8 @@ class Findings(View):
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Found:
         """As View."""
+        from pyhybrid.views.findings import Found, findings
+
         return Found(findings(profile))
 
     def listing(self, figures: Found, args: argparse.Namespace) -> Listing:

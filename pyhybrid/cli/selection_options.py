@@ -10,7 +10,6 @@ from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import PART, PROFILE, prefix_of
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.options.config_file import of_command_line
 from pyhybrid.options.table import FORMATS
 from pyhybrid.symbols.source_positions import Debuginfod
 from pyhybrid.tables.profile import Profile
@@ -31,6 +30,8 @@ def usual_file() -> str:
     Where they cannot be, or the run goes on, it is its .part.  All that is said on stderr.  Raises
     UsageError where a configuration file is wrong.
     """
+    from pyhybrid.options.config_file import of_command_line
+
     prefix = prefix_of(of_command_line({}).values.get("output"))
     path, part = prefix + PROFILE, prefix + PART
     if not is_newer(part, path):

@@ -13,7 +13,6 @@ ends half a microsecond within its caller at least.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -21,6 +20,7 @@ from itertools import groupby
 from typing import BinaryIO
 from urllib.parse import urlparse
 
+from pyhybrid.base.hashes import sha1
 from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import Exporter
@@ -101,7 +101,7 @@ class PerfflowOptions:
             text = "1" if uri is None else os.path.dirname(urlparse(uri).path)
             if None not in step:
                 text = ".".join(map(str, step))
-            unique = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:8]
+            unique = sha1(text.encode(), usedforsecurity=False).hexdigest()[:8]
         above = environ.get("PERFFLOW_INSTANCE_PATH")
         return unique if above is None else f"{above}.{unique}"
 

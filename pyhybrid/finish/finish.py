@@ -25,7 +25,8 @@ from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.destination import export_to, replacing
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
-from pyhybrid.symbols.resolve import Demangle, Loader
+from pyhybrid.symbols.resolve import Loader
+from pyhybrid.symbols.source_positions import Demangle
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined

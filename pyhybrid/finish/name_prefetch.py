@@ -23,14 +23,13 @@ from pyhybrid.symbols.kernel import KernelFunction
 from pyhybrid.symbols.mapped import loader_of
 from pyhybrid.symbols.resolve import (
     KERNEL_ADDRESS_MASK,
-    Demangle,
     KernelTable,
     Loader,
     Symbol,
     kernel_address,
     open_kernel,
 )
-from pyhybrid.symbols.source_positions import OpenDebugInfo, default_reader
+from pyhybrid.symbols.source_positions import Demangle, OpenDebugInfo, default_reader
 
 # What another process looks up, ahead of when it is asked for.
 #

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyhybrid.assemble.source_files import text_hash
+from pyhybrid.base.hashes import text_hash
 
 if TYPE_CHECKING:
     import ast

@@ -6,11 +6,11 @@ people.
 
 from __future__ import annotations
 
-from pyhybrid.assemble.calls import function_durations
 from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED
 from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
 from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
+from pyhybrid.tables.call_durations import function_durations
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.hot_paths import Hot

@@ -18,7 +18,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pyhybrid.spool.content import Module, Spool
-from pyhybrid.symbols.resolve import Demangle, Loader, Symbol, Symbols, default_loader
+from pyhybrid.symbols.resolve import Loader, Symbol, Symbols, default_loader
+from pyhybrid.symbols.source_positions import Demangle
 
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _PROGRAM = struct.Struct("<IIQQQQQQ")

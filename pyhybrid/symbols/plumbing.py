@@ -12,7 +12,7 @@ from functools import cache
 
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
-from pyhybrid.symbols.resolve import PLT
+from pyhybrid.base.pseudo_frames import PLT
 
 PYTHON = "python"  # CPython itself, among the table's [modules]
 KERNEL_MODULE = "[kernel]"

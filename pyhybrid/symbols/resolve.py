@@ -16,21 +16,26 @@ The lookup itself is the extension module `_symbolize`, loaded here and only her
 Python (and tests) can work with another `Loader`.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK
-from pyhybrid.base.pseudo_frames import JIT
+from pyhybrid.base.pseudo_frames import JIT, PLT
 from pyhybrid.capture.machine import boot_id
 from pyhybrid.errors import PyhybridError
-from pyhybrid.spool.content import Module, Spool
 from pyhybrid.symbols.jit import Generated, read_jit_functions
 from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
+from pyhybrid.symbols.source_positions import Demangle, is_newer
+
+if TYPE_CHECKING:
+    from pyhybrid.spool.content import Module, Spool
 
 # Names of functions that have no symbol, by the slot of the exported object in which they stand
 # (exported_data.c): a vtable, or another table of functions.
@@ -68,27 +73,6 @@ def slot_name(place: str, demangle: Callable[[str], str]) -> str:
     return f"{name}[{slot}]"
 
 
-# Is a library on disk the one that ran? Asked where no build-id tells.
-
-_SLACK_NS = 1_000_000_000  # wall-clock time is set meanwhile
-
-
-def is_newer(path: str, load_ns: int, meta: Mapping[str, Any]) -> bool:
-    """Was the file at `path` changed or put there after it was loaded, at `load_ns`?
-
-    False where there is no such file, or the profile's meta data do not tell when that was.
-    """
-    start_ns, start_unix_ns = meta.get("start_ns"), meta.get("start_unix_ns")
-    if not start_ns or not start_unix_ns:
-        return False
-    try:
-        changed_ns = os.stat(path).st_ctime_ns
-    except OSError:
-        return False
-    loaded_unix_ns = int(start_unix_ns) + max(0, load_ns - int(start_ns))
-    return changed_ns > loaded_unix_ns + _SLACK_NS
-
-
 KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
 
@@ -96,8 +80,6 @@ def kernel_address(word: int) -> int:
     """Where the kernel's frame is that a word says: absolute, negative (as int64)."""
     return (word & ADDRESS_MASK) - (1 << ADDRESS_BITS)
 
-
-PLT = "@plt"  # at the end of a linkage stub's name
 
 Symbol = tuple[str, int, int, str]  # name as in the table, start, size (bytes), source
 
@@ -112,7 +94,6 @@ class Symbols(Protocol):
 # (path, build-id in hexadecimal or None) -> the file's symbols.  Raises OSError where the file
 # cannot be read, LookupError where it is another build, ValueError where it is no ELF file.
 Loader = Callable[[str, str | None], Symbols]
-Demangle = Callable[[str], str]
 
 
 class NativeFunction(NamedTuple):

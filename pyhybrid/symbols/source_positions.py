@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from pyhybrid.base.terminal_text import say
 from pyhybrid.errors import PyhybridError
-from pyhybrid.symbols.resolve import Demangle, is_newer
+
+Demangle = Callable[[str], str]
 
 
 class SourceFunction(NamedTuple):
@@ -56,6 +57,27 @@ OpenDebugInfo = Callable[[str, str | None], DebugInfo]
 # A build-id and the path of what has it -> the path of a debug file, or None: one that was fetched
 # (Debuginfod).
 Fetch = Callable[[str, str], str | None]
+
+
+# Is a library on disk the one that ran? Asked where no build-id tells.
+
+_SLACK_NS = 1_000_000_000  # wall-clock time is set meanwhile
+
+
+def is_newer(path: str, load_ns: int, meta: Mapping[str, Any]) -> bool:
+    """Was the file at `path` changed or put there after it was loaded, at `load_ns`?
+
+    False where there is no such file, or the profile's meta data do not tell when that was.
+    """
+    start_ns, start_unix_ns = meta.get("start_ns"), meta.get("start_unix_ns")
+    if not start_ns or not start_unix_ns:
+        return False
+    try:
+        changed_ns = os.stat(path).st_ctime_ns
+    except OSError:
+        return False
+    loaded_unix_ns = int(start_unix_ns) + max(0, load_ns - int(start_ns))
+    return changed_ns > loaded_unix_ns + _SLACK_NS
 
 
 def default_reader(limit_bytes: int = 0) -> tuple[OpenDebugInfo, Demangle]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 
 from pyhybrid.base.name_patterns import LIBRARY_FOLDER
+from pyhybrid.base.pseudo_frames import PLT
 from pyhybrid.symbols.called_lambdas import lambda_called
-from pyhybrid.symbols.resolve import PLT
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from spool_writer import SpoolWriter, native, pseudo, python
 
-from pyhybrid.symbols.resolve import Demangle, Loader, Symbol
+from pyhybrid.symbols.resolve import Loader, Symbol
+from pyhybrid.symbols.source_positions import Demangle
 
 PID = 5_000_000 + os.getpid()  # of no process (pid_max is 4,194,304), and no other test's
 PERIOD_NS = 1_000_000

@@ -16,7 +16,7 @@ from json_page import PAGE, check, check_report, objects
 from test_old_profiles import NAMES, run, unpack
 
 from pyhybrid.cli.report import Report
-from pyhybrid.cli.report_views import VIEWS, Found
+from pyhybrid.cli.report_views import VIEWS
 from pyhybrid.errors import UsageError
 from pyhybrid.report.line_listing import LineReport
 from pyhybrid.report.quality import ModuleNames, QualityReport
@@ -25,7 +25,7 @@ from pyhybrid.report.step_listing import PhaseFigures, StepSummary
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.report.summary import Path as Path_
 from pyhybrid.report.tree import TreeFigures, TreeNode
-from pyhybrid.views.findings import Finding
+from pyhybrid.views.findings import Finding, Found
 from pyhybrid.views.gpu import GpuShare, GpuSummary
 from pyhybrid.views.lines.native_lines import NativeFunctionLines, NativeLine
 from pyhybrid.views.lines.program_lines import ProgramLine

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import hashlib
 import json
 from array import array
 from collections.abc import Iterable
@@ -10,6 +9,8 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from pyhybrid.base.hashes import sha256
 
 # Columns of whole numbers in few bytes, which the page's script reads (web/src/columns.ts).
 #
@@ -98,5 +99,5 @@ def document(title: str, meta: dict[str, Any], columns: Columns) -> str:
 
 
 def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
+    digest = sha256(text.encode()).digest()
     return "sha256-" + base64.b64encode(digest).decode()

@@ -13,10 +13,10 @@ its functions start, are declared the same way, and the map calls them [jit] whe
 them.
 """
 
-import hashlib
 from collections.abc import Collection
 from typing import NamedTuple
 
+from pyhybrid.base.hashes import blake2b
 from pyhybrid.base.pseudo_frames import KERNEL
 from pyhybrid.exporters.perf.layout import BUILD_ID_SIZE
 from pyhybrid.symbols import resolve
@@ -99,7 +99,7 @@ def _own_base(profile: Profile) -> int:
     meta = profile.meta
     keys = ("boot_id", "start_unix_ns", "start_ns")
     run = repr((profile.process.pid, *(meta.get(key) for key in keys)))
-    digest = hashlib.blake2b(run.encode(), digest_size=8).digest()
+    digest = blake2b(run.encode(), digest_size=8).digest()
     return REGIONS[int.from_bytes(digest, "little") % len(REGIONS)]
 
 

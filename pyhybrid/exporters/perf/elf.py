@@ -4,11 +4,12 @@ A file has program headers (where the code would be), `.text` without bits, `.sy
 `.note.gnu.build-id`.  Format: System V ABI, chapters 4 and 5; elf(5); little endian, x86-64.
 """
 
-import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
+
+from pyhybrid.base.hashes import sha1
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PROGRAM = struct.Struct("<IIQQQQQQ")
@@ -68,7 +69,7 @@ def elf_file(
     if build_id:
         return build_id, _assembled(segments, symtab, strtab, build_id)
     unmarked = _assembled(segments, symtab, strtab, bytes(_BUILD_ID_SIZE))
-    build_id = hashlib.sha1(unmarked, usedforsecurity=False).digest()
+    build_id = sha1(unmarked, usedforsecurity=False).digest()
     return build_id, _assembled(segments, symtab, strtab, build_id)
 
 

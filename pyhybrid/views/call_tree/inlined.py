@@ -22,9 +22,9 @@ from typing import Any
 
 from pyhybrid._profile import descend, inclusive, mark, rows_from, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.symbols.resolve import Demangle
 from pyhybrid.symbols.source_positions import (
     DebugFiles,
+    Demangle,
     Fetch,
     OpenDebugInfo,
     Position,

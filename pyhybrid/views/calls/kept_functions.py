@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from pyhybrid.assemble.calls import Durations, function_durations
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables import Call, Code, Frame
+from pyhybrid.tables.call_durations import Durations, function_durations
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import labels_of
 

@@ -44,6 +44,12 @@ class Finding(Record):
     evidence: dict[str, Any]
 
 
+class Found(Record):
+    """What `report findings --json` prints."""
+
+    findings: list[Finding]
+
+
 def findings(profile: Profile) -> list[Finding]:
     """At most five, what is about most first; none where nothing stands out.  Of a training what is
     about its beginning alone comes last, but of those that are SHOWN where it is most of the run.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from pyhybrid.assemble.calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.tables import Call
+from pyhybrid.tables.call_durations import function_durations
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.tables.timeline import Spans

@@ -586,6 +586,7 @@ def test_profilers_in_a_run_of_the_command_line(
 
 
 @pytest.mark.version
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("options", [(), ("-p",)])
 def test_what_a_profiler_in_a_run_does_is_ours(
     pyhybrid: Callable[..., Run], options: tuple[str, ...]

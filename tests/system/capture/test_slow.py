@@ -12,8 +12,8 @@ import pytest
 from exact_support import MODES
 from support import Run
 
-from pyhybrid.assemble.calls import function_durations
 from pyhybrid.tables import Call
+from pyhybrid.tables.call_durations import function_durations
 from pyhybrid.tables.profile import Profile
 
 BURN = """

@@ -127,6 +127,7 @@ def children(run: Run) -> tuple[int | None, int | None]:
     return process.n_forked, process.n_spawned
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     run = compare(pyhybrid, tmp_path, FORK)

@@ -11,7 +11,7 @@ from support import TARGETS, Run, check_invariants
 
 from pyhybrid.views.call_tree.hot_paths import Hot
 
-pytestmark = [pytest.mark.version, pytest.mark.alone]
+pytestmark = pytest.mark.alone
 
 FUNCTIONS = ("third", "sleeper", "rest")
 

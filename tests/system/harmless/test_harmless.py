@@ -174,7 +174,6 @@ int pthread_getcpuclockid(pthread_t t, clockid_t *c) { (void)t; (void)c; return 
 
 @pytest.mark.first_cases(1)
 @pytest.mark.needs("plain_build")
-@pytest.mark.version
 @pytest.mark.engine
 @pytest.mark.parametrize("engine", [*ENGINES, "trace"])
 def test_a_library_that_fakes_times(

@@ -396,7 +396,7 @@ ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
 def test_threads_have_their_share_however_short_they_are(
     tmp_path: Path, engine: str, mode: str, lengths: tuple[float, ...], seconds: float, points: int
 ) -> None:
-    """Beside a function of a thread that lives on, and one of who begins them: it runs between them.
+    """Beside a function of a thread that lives on, and what runs in the main one between them.
 
     `points`: five standard errors of a share.
     """

@@ -24,8 +24,8 @@ from fork_support import Forks
 from json_page import check_report
 
 from pyhybrid.assemble import open_profile
+from pyhybrid.base.pseudo_frames import PLT
 from pyhybrid.cli import SUBCOMMANDS
-from pyhybrid.symbols.resolve import PLT
 from pyhybrid.tables import Thread
 from pyhybrid.tables.profile import Profile
 
