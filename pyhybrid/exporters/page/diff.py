@@ -1,6 +1,6 @@
 """The page of runs that are compared: their call paths as one tree, and what differs.
 
-Its script and style are those of the page of a profile; web/src/comparison.ts reads it.
+Its script and style are those of the page of a profile; web/src/diff.ts reads it.
 """
 
 from __future__ import annotations

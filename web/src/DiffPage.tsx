@@ -2,7 +2,7 @@
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { inverted, ofFunction, wholeTree, type Box } from "./boxes";
 import { changeColor } from "./colors";
-import { relative, type Comparison } from "./comparison";
+import { relative, type Comparison } from "./diff";
 import { useAddress, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
 import { change as percentChange, count, percent, plural, time } from "./format";
