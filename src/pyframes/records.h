@@ -46,7 +46,7 @@ struct sample_record {
     uint64_t words[]; /* raw frame words, innermost first; then n_notes of struct caller_note */
 };
 
-/* The sample before holds for longer (sampler/clocks/asleep.c). */
+/* The sample before holds for longer (sampler/clocks/sleep_detection.c). */
 struct hold_record {
     struct ring_record head;
     uint64_t time_ns; /* until then */

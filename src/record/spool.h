@@ -228,7 +228,7 @@ enum loss { /* why a signal was not recorded; names stand in pyhybrid/base/pseud
 struct spool_counters {
     uint32_t thread;
     uint32_t n_losses;
-    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (asleep.c) */
+    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (sleep_detection.c) */
     uint64_t recorded;
     uint64_t recorded_weight;
     uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals

@@ -61,8 +61,8 @@ struct thread_limits {
 };
 #define RING_SMALL (256u << 10)
 
-/* sampler/clocks/pace.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
-struct pace {
+/* sampler/clocks/period_correction.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
+struct period_correction {
     uint64_t cpu_ns, signals; /* 0: not yet */
     int32_t shorter;
 };
@@ -123,7 +123,7 @@ struct thread {
     size_t held_bytes;
     uint32_t held_told; /* callers.n_told before it */
 
-    /* asleep.c: the handler's, and what it shares with the drain thread. */
+    /* sleep_detection.c: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */
     uint64_t waits_since_ns, waits_cpu_ns;
     uint64_t asleep_cpu_ns;           /* its CPU clock when it fell asleep */
@@ -150,9 +150,9 @@ struct thread {
     bool has_event; /* a perf event of its own */
     bool is_apart;  /* perf_clocks_keep_apart */
     bool has_exact; /* it is an exact half's thread, too */
-    struct pace pace;
+    struct period_correction correction;
     uint64_t look_ns, look_wait_ns; /* thread_names.c: when, and how long after the last time */
-    uint64_t watched_cpu_ns;        /* asleep.c: its CPU clock at the last look, and n_sleeps */
+    uint64_t watched_cpu_ns; /* sleep_detection.c: its CPU clock at the last look, and n_sleeps */
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */
     uint64_t unseen_ns; /* time that no sample holds for */

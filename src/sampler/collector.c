@@ -25,7 +25,7 @@
 #include "clock.h"
 #include "drain.h"
 #include "libraries.h"
-#include "pace.h"
+#include "period_correction.h"
 #include "spool.h"
 
 #define TICK_NS 10000000ull
@@ -100,10 +100,11 @@ uint64_t collector_signals(struct session *s, struct thread *t)
     return counter_get(&t->counters.signals) + uncounted_ns / atomic_load(&s->period_ns);
 }
 
-static void keep_pace(struct session *s, struct thread *t)
+static void correct_period(struct session *s, struct thread *t)
 {
-    if (session_clock(s)->keeps_pace && t->has_event &&
-        pace_learn(&t->pace, t->last_cpu_ns, collector_signals(s, t), atomic_load(&s->period_ns)))
+    if (session_clock(s)->corrects_period && t->has_event &&
+        period_correction_learn(&t->correction, t->last_cpu_ns, collector_signals(s, t),
+                                atomic_load(&s->period_ns)))
         perf_clocks_set_period(s, t);
 }
 
@@ -254,7 +255,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
     if (!s->signal_taken && !paused)
         names_look(s, now);
     if (s->clock == CLOCK_WALL && !paused)
-        session_each(s, asleep_look);
+        session_each(s, sleep_detection_look);
     if (now - done->drained >= DRAIN_NS || ring_urgent(s)) {
         done->drained = now;
         perf_clocks_seek_closed(s);
@@ -278,7 +279,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
     if (now - done->looked >= SECOND_NS) {
         done->looked = now;
         if (!paused)
-            session_each(s, keep_pace);
+            session_each(s, correct_period);
         s->look_again = true;
     }
 }
@@ -364,7 +365,7 @@ static void *collect(void *arg)
     while (drain_all(s, false))
         ;
     drain_all(s, true);
-    session_each(s, asleep_end);
+    session_each(s, sleep_detection_end);
     if (s->clock == CLOCK_CPU && session_clock(s)->signal && !atomic_load(&s->idle_since_ns))
         s->unaccounted_ns = session_unaccounted_ns(s);
     drain_begin(s->drain);

@@ -409,7 +409,7 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     return true;
 }
 
-/* Is it found waiting again and again (asleep.c)?  That it waits for the GIL may be our own doing. */
+/* Is it found waiting again and again (sleep_detection.c)?  That it waits for the GIL may be our own doing. */
 static bool waits_on(struct thread *t, const struct sample_record *r, uint64_t cpu_ns)
 {
     if (r->gil == GIL_WAITING || !t->has_cpu_timer)

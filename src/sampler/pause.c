@@ -5,7 +5,7 @@
 
 #include "session.h"
 #include "clock.h"
-#include "pace.h"
+#include "period_correction.h"
 
 #define IDLE_MAX_NS 20000000ull
 
@@ -32,7 +32,7 @@ void session_skip_pause(struct session *s)
         t->n_waits = 0;
         t->owed_ns = 0;
         t->covered_cpu_ns = t->looked_cpu_ns = now;
-        pace_restart(&t->pace);
+        period_correction_restart(&t->correction);
     }
     s->skips_new = true;
     thread_scan(s); /* those that began in the pause, before signals come */
@@ -64,7 +64,7 @@ void session_pause(struct session *s)
     collector_drain(s);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        asleep_end(s, t);
+        sleep_detection_end(s, t);
         t->paused_cpu_ns = engine_cpu_ns(s, t);
     }
 }

@@ -143,7 +143,7 @@ static inline void wait_for_handlers(void)
 void handler_on_signal(int signal, siginfo_t *info, void *context);
 void handler_forks(bool forks); /* is the calling thread in fork()? */
 
-/* What signals of the timers that wake a thread (asleep.c) bring along; the others': the session. */
+/* What signals of the timers that wake a thread (sleep_detection.c) bring along; the others': the session. */
 static inline void *session_waking(struct session *s)
 {
     return (char *)s + 1;
@@ -342,7 +342,7 @@ void thread_end_ticks(struct session *s, struct thread *t);
 /* What a thread that blocks our signal ran since the last look is written as such (drain_blocked). */
 void thread_look_blocked(struct session *s, struct thread *t);
 
-/* --- asleep.c ------------------------------------------------------------------------------------ */
+/* --- sleep_detection.c ------------------------------------------------------------------------------------ */
 
 struct session;
 
@@ -350,11 +350,11 @@ struct session;
 #define ASLEEP_AFTER_NS 20000000ull
 
 /* Looks at the thread. */
-void asleep_look(struct session *s, struct thread *t);
+void sleep_detection_look(struct session *s, struct thread *t);
 
 /* Its sample holds until now: sampling pauses, or ends; or the thread is gone.  What is not known to have been
  * waiting counts as missed. */
-void asleep_end(struct session *s, struct thread *t);
+void sleep_detection_end(struct session *s, struct thread *t);
 
 /* --- engine.c ------------------------------------------------------------------------------------ */
 

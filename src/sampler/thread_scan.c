@@ -22,7 +22,7 @@ static void retire(struct session *s, struct thread *t)
 {
     if (t->seen || ring_peek(&t->ring) || thread_lives(t->tid))
         return;
-    asleep_end(s, t);
+    sleep_detection_end(s, t);
     drain_settle(s->drain, t);
     collector_snapshot(s, t);
     s->ended_ns += collector_given_ns(s, t);

@@ -22,8 +22,9 @@ struct clock_ops {
         is_tick_bound; /* it expires at the kernel's ticks: a signal stands for 1 + overrun periods, and time since the
                          * last tick is forgotten when it stops */
     bool by_descriptor; /* its signals say so: si_code is POLL_IN to POLL_HUP */
-    bool keeps_pace;    /* its period is mended for signals that do not come (pace.h) */
-    bool knows_kernel;  /* it can tell where in the kernel it came */
+    bool
+        corrects_period; /* its period is mended for signals that do not come (period_correction.h) */
+    bool knows_kernel;   /* it can tell where in the kernel it came */
     const struct clock_ops *instead; /* what it gives way to; NULL: it never does */
 
     /* A thread's clock, which ticks if the session runs.  0 or -errno, and nothing is open. */

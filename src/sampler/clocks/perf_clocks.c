@@ -8,7 +8,7 @@
 
 #include "clock_ops.h"
 #include "map.h"
-#include "pace.h"
+#include "period_correction.h"
 #include "session.h"
 
 /* What 50 ms bring, until the collector comes: up to 100 bytes a tick.  Of threads there may be many,
@@ -205,7 +205,7 @@ void perf_clocks_abandon(struct session *s)
 /* Events that were inherited meanwhile keep theirs: their samples' weights are right all the same. */
 void perf_clocks_set_period(struct session *s, struct thread *t)
 {
-    uint64_t period = pace_period(&t->pace, atomic_load(&s->period_ns));
+    uint64_t period = period_correction_apply(&t->correction, atomic_load(&s->period_ns));
     struct perf_clocks *p = &s->perf;
     for (int i = 0; t->has_event && i < p->n; i++)
         if (p->of[i].thread == t->index && is_open(&p->of[i]))
@@ -314,7 +314,7 @@ const struct clock_ops clock_perf_event = {.engine = ENGINE_PERF_EVENT,
                                            .instead = &clock_timer_spare,
                                            .must_leave = timers_must_leave,
                                            .by_descriptor = true,
-                                           .keeps_pace = true,
+                                           .corrects_period = true,
                                            .knows_kernel = true,
                                            .open = open_event_or_timer,
                                            .close = close_event_or_timer,

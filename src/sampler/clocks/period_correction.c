@@ -1,4 +1,4 @@
-#include "pace.h"
+#include "period_correction.h"
 
 #define ONE 1024
 #define SHORTER_MAX (ONE / 16)
@@ -15,7 +15,8 @@ static int32_t too_few(uint64_t due, uint64_t came)
     return size < OFF_LEAST || size > OFF_MOST ? 0 : (int32_t)off;
 }
 
-bool pace_learn(struct pace *p, uint64_t cpu_ns, uint64_t signals, uint64_t period_ns)
+bool period_correction_learn(struct period_correction *p, uint64_t cpu_ns, uint64_t signals,
+                             uint64_t period_ns)
 {
     int32_t shorter = p->shorter;
     if (p->cpu_ns) {
@@ -29,16 +30,16 @@ bool pace_learn(struct pace *p, uint64_t cpu_ns, uint64_t signals, uint64_t peri
     if (shorter > SHORTER_MAX)
         shorter = SHORTER_MAX;
     bool changes = shorter != p->shorter;
-    *p = (struct pace){cpu_ns, signals, shorter};
+    *p = (struct period_correction){cpu_ns, signals, shorter};
     return changes;
 }
 
-void pace_restart(struct pace *p)
+void period_correction_restart(struct period_correction *p)
 {
     p->cpu_ns = 0;
 }
 
-uint64_t pace_period(const struct pace *p, uint64_t period_ns)
+uint64_t period_correction_apply(const struct period_correction *p, uint64_t period_ns)
 {
     return period_ns - period_ns * (uint64_t)p->shorter / ONE;
 }

@@ -1,4 +1,4 @@
-/* asleep.c - threads that wait for long are let alone.
+/* sleep_detection.c - threads that wait for long are let alone.
  *
  * A signal ends the system call in which a thread waits: time.sleep then takes the GIL from others, only
  * to sleep on.  So by wall-clock time, a thread that was found waiting for a while, having run for
@@ -10,8 +10,9 @@
  * clock, too, and finds that the thread ran between two ticks: it may wait elsewhere now.  What it ran unseen
  * is given to the next sample that finds it running, as tick-bound timers do it.
  *
- * While it is asleep the collector writes, piece by piece, that the sample holds (asleep_look): `asleep_since_ns`
- * is what has not been written, and who takes it out of there, the collector or the handler, gives it.
+ * While it is asleep the collector writes, piece by piece, that the sample holds (sleep_detection_look):
+ * `asleep_since_ns` is what has not been written, and who takes it out of there, the collector or the handler, gives
+ * it.
  *
  * Context: the collector, or under the session's lock.
  */
@@ -46,12 +47,12 @@ static bool stands_still(struct thread *t, uint64_t cpu)
     return same;
 }
 
-void asleep_look(struct session *s, struct thread *t)
+void sleep_detection_look(struct session *s, struct thread *t)
 {
     uint64_t since = atomic_load_explicit(&t->asleep_since_ns, memory_order_acquire);
     uint64_t now = clock_now_ns(), cpu = since ? clock_read_ns(clock_of_thread(t->tid)) : 0;
     if (!cpu)
-        return; /* it is awake, or has ended: asleep_end comes */
+        return; /* it is awake, or has ended: sleep_detection_end comes */
     bool first = atomic_load(&t->n_sleeps) != t->watched_sleeps;
     if (stands_still(t, cpu)) {
         t->settled = true;
@@ -65,7 +66,7 @@ void asleep_look(struct session *s, struct thread *t)
     }
 }
 
-void asleep_end(struct session *s, struct thread *t)
+void sleep_detection_end(struct session *s, struct thread *t)
 {
     uint64_t since = atomic_load_explicit(&t->asleep_since_ns, memory_order_acquire);
     uint64_t now = clock_now_ns(), cpu = since ? clock_read_ns(clock_of_thread(t->tid)) : 0;
