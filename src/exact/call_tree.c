@@ -34,11 +34,11 @@ static void set_alive(uint32_t generation)
 static void on_thread_end(void *unused)
 {
     (void)unused;
-    struct exact_mine mine = exact_mine;
-    exact_mine = (struct exact_mine){0};
+    struct exact_this_thread last = exact_this_thread;
+    exact_this_thread = (struct exact_this_thread){0};
     pthread_mutex_lock(&alive_lock);
-    if (alive && mine.generation == alive)
-        atomic_store(&mine.thread->ended, 1);
+    if (alive && last.generation == alive)
+        atomic_store(&last.thread->ended, 1);
     pthread_mutex_unlock(&alive_lock);
 }
 
@@ -202,8 +202,8 @@ struct exact_thread *exact_add_thread(struct exact *x, const char *name)
     while (!atomic_compare_exchange_weak(&x->threads, &t->next, t))
         ;
     set_alive(x->generation);
-    exact_mine.thread = t;
-    exact_mine.generation = x->generation;
+    exact_this_thread.thread = t;
+    exact_this_thread.generation = x->generation;
     return t;
 }
 

@@ -278,12 +278,12 @@ extern _Atomic(struct exact *) exact_current;
 
 /* The calling thread's record, valid while `generation` is the session's; `busy`: inside a callback,
  * so that the handler does not trust the shadow stack; `own`: it works for us (own_work_begin). */
-struct exact_mine {
+struct exact_this_thread {
     struct exact_thread *thread;
     uint32_t generation;
     _Atomic int busy, own;
 };
-extern __thread struct exact_mine exact_mine;
+extern __thread struct exact_this_thread exact_this_thread;
 
 static inline uint64_t exact_ticks(const struct exact *x)
 {

@@ -2,6 +2,6 @@
 #include "running_backward.h"
 #include "regions.h"
 
-__thread struct exact_mine exact_mine;
-__thread struct causes *causes_mine;
-__thread struct regions *regions_mine;
+__thread struct exact_this_thread exact_this_thread;
+__thread struct causes *causes_this_thread;
+__thread struct regions *regions_this_thread;

@@ -60,11 +60,11 @@ void c_call_returns(uint64_t code, bool raised)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     const frame_t *f = counted_frame(x, code);
-    if (!f || exact_mine.generation != x->generation)
+    if (!f || exact_this_thread.generation != x->generation)
         return;
     uint64_t now = exact_ticks(x);
     shadow_enter();
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     uint32_t depth = t->depth;
     /* Those left out by a filter, whose ends are not seen; regions that it pushed. */
     while (depth && (t->stack[depth - 1].frame != (uint64_t)f ||

@@ -65,9 +65,9 @@ static int set_events(PyObject *monitoring, int tool_id, PyObject *functions, lo
 /* The node of the counted callee; NULL: no event came. */
 static const struct exact_node *callee_node(const struct exact *x, PyObject *functions)
 {
-    if (exact_mine.generation != x->generation)
+    if (exact_this_thread.generation != x->generation)
         return NULL;
-    const struct exact_thread *t = exact_mine.thread;
+    const struct exact_thread *t = exact_this_thread.thread;
     uint64_t id = codes_find(x->codes, (uint64_t)code_of(functions, "callee"));
     uint64_t word = frame_function(id, codes_numbers(x->codes, id).function);
     for (uint32_t i = 1; id && i <= atomic_load(&t->n); i++)

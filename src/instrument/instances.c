@@ -468,7 +468,8 @@ int instances_code_runs(PyObject *code)
 bool instances_await_end(PyObject *code, PyObject *loaded)
 {
     struct exact *x = atomic_load(&exact_current);
-    struct exact_thread *t = x && exact_mine.generation == x->generation ? exact_mine.thread : NULL;
+    struct exact_thread *t =
+        x && exact_this_thread.generation == x->generation ? exact_this_thread.thread : NULL;
     for (uint32_t i = t ? t->depth : 0; i--;) {
         struct exact_frame *f = &t->stack[i];
         if (frame_tag(f->node->word) != PYH_TAG_FUNCTION || !(f->flags & EXACT_RECORDED) ||

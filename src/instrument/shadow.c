@@ -195,7 +195,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
         /* Its end is not seen: the turns of those below end with what it calls. */
         if (resumed && t->depth > 1 && s[-1].flags & EXACT_LINKED)
             s->flags |= EXACT_LINKED;
-        if (resumed && regions_mine)
+        if (resumed && regions_this_thread)
             region_resume(x, t, f);
         else
             region_seed(x, t, f, false);
@@ -241,7 +241,7 @@ bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
     if (t->n_moving && (kept > roots || !missing))
         region_put_back(x, t, now);
     /* They are listed so far up that with their regions they do not reach what is still to be read. */
-    uint32_t list = kept + (regions_mine ? regions_mine->n : 0);
+    uint32_t list = kept + (regions_this_thread ? regions_this_thread->n : 0);
     while (list + missing > t->capacity)
         if (!exact_grow_stack(t))
             return true;
@@ -325,9 +325,9 @@ static __attribute__((noinline)) void timed(struct exact *x, uint64_t from)
 static __attribute__((noinline)) void tell_begin(struct exact *x, uint64_t frame, uint64_t code)
 {
     watch_list_tell(code);
-    if (atomic_load(&exact_current) != x || exact_mine.generation != x->generation)
+    if (atomic_load(&exact_current) != x || exact_this_thread.generation != x->generation)
         return; /* profiling has ended meanwhile */
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     if (!t->depth || t->stack[t->depth - 1].frame != frame)
         return;
     t->stack[t->depth - 1].since = exact_ticks(x);
@@ -339,9 +339,9 @@ static __attribute__((noinline)) void tell_begin(struct exact *x, uint64_t frame
 static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
+    if (!LIKELY(x && x->plain && exact_this_thread.generation == x->generation))
         return false;
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
     if (!LIKELY(f))
         return false;
@@ -350,7 +350,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     if (!LIKELY(!makers_moved(t) && depth && depth != t->capacity &&
                 (uint64_t)f->previous == top->frame &&
                 (top->flags & (EXACT_RECORDED | EXACT_IN_C | EXACT_OPAQUE)) == EXACT_RECORDED) ||
-        (regions_mine && (!is_call || is_generator((const PyCodeObject *)code))))
+        (regions_this_thread && (!is_call || is_generator((const PyCodeObject *)code))))
         return false;
     struct exact_node *node = exact_hot_child(x, top->node, code);
     if (!LIKELY(node))
@@ -375,13 +375,13 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
 static __attribute__((noinline)) bool begins_below_c(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
+    if (!LIKELY(x && x->plain && exact_this_thread.generation == x->generation))
         return false;
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
     uint32_t depth = t->depth;
     if (!LIKELY(f && depth && depth != t->capacity && is_called_by_c_of(t, f) && !x->turns &&
-                !makers_moved(t) && !t->opaque && !regions_mine))
+                !makers_moved(t) && !t->opaque && !regions_this_thread))
         return false;
     struct exact_frame *top = &t->stack[depth - 1];
     uint64_t entry = (uint64_t)f->previous;
@@ -456,7 +456,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
     }
     uint64_t from = timed_from(x);
     /* A generator that yields while it is destroyed ends without an event, and its regions live on in a cycle. */
-    if (is_call && regions_mine && is_generator((const PyCodeObject *)code))
+    if (is_call && regions_this_thread && is_generator((const PyCodeObject *)code))
         region_forget(x, f);
     bool is_told = false;
     struct exact_thread *t = shadow_record(x);
@@ -484,7 +484,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
             if (!LIKELY(!turns_are_noted(x, s->node)))
                 is_told = turns_begin(x, t, s, is_call);
         }
-        if (s && !is_call && regions_mine)
+        if (s && !is_call && regions_this_thread)
             region_resume(x, t, f);
     }
     shadow_leave();
@@ -515,7 +515,7 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             shadow_is_same(x, t, i - 1, f)) {
             region_take_off(x, t, i, now);
-            if (how != YIELDED && regions_mine)
+            if (how != YIELDED && regions_this_thread)
                 region_forget(x, f); /* by `__enter__`, called by name */
             end_inside(t, i - 1, now);
             return true;
@@ -566,9 +566,9 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
 {
     uint64_t now = arch_ticks();
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
+    if (!LIKELY(x && x->plain && exact_this_thread.generation == x->generation))
         return false;
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
     if (!LIKELY(f))
         return false;
@@ -653,9 +653,9 @@ CALLBACK(shadow_on_unwind, false, end(CODE, RAISED), false)
 
 void shadow_close_own(struct exact *x)
 {
-    if (exact_mine.generation != x->generation)
+    if (exact_this_thread.generation != x->generation)
         return;
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     uint64_t now = exact_ticks(x);
     shadow_enter();
     while (t->depth)
@@ -676,7 +676,7 @@ void shadow_close_all(struct exact *x, uint64_t ticks)
 
 void own_work_begin(struct own_work *w)
 {
-    *w = (struct own_work){.is_outer = !atomic_exchange(&exact_mine.own, 1)};
+    *w = (struct own_work){.is_outer = !atomic_exchange(&exact_this_thread.own, 1)};
     struct exact *x = atomic_load(&exact_current);
     const frame_t *f = current_frame();
     if (!x || !f)
@@ -695,7 +695,8 @@ void own_work_begin(struct own_work *w)
 void own_work_end(const struct own_work *w, bool same_session)
 {
     struct exact_thread *t = w->thread;
-    if (t && same_session && exact_mine.generation == w->generation && exact_mine.thread == t) {
+    if (t && same_session && exact_this_thread.generation == w->generation &&
+        exact_this_thread.thread == t) {
         struct exact *x = atomic_load(&exact_current);
         uint64_t took = x ? exact_ticks(x) - w->from : 0;
         shadow_enter();
@@ -710,5 +711,5 @@ void own_work_end(const struct own_work *w, bool same_session)
         shadow_leave();
     }
     if (w->is_outer)
-        atomic_store(&exact_mine.own, 0);
+        atomic_store(&exact_this_thread.own, 0);
 }

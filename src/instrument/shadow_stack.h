@@ -16,14 +16,14 @@
 /* The handler does not trust the stack between them. */
 static inline void shadow_enter(void)
 {
-    atomic_store_explicit(&exact_mine.busy, 1, memory_order_relaxed);
+    atomic_store_explicit(&exact_this_thread.busy, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline void shadow_leave(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&exact_mine.busy, 0, memory_order_relaxed);
+    atomic_store_explicit(&exact_this_thread.busy, 0, memory_order_relaxed);
 }
 
 /* Is it called, by whatever way, by an opaque function (filter.h)?  Until that ends nothing else runs on its thread, greenlets
@@ -41,8 +41,8 @@ static inline const frame_t *counted_frame(const struct exact *x, uint64_t code)
         return NULL;
     }
     const frame_t *f = frame_of_code(current_frame(), code);
-    bool is_known = exact_mine.generation == x->generation;
-    return LIKELY(!is_known || !is_hidden(exact_mine.thread, f)) ? f : NULL;
+    bool is_known = exact_this_thread.generation == x->generation;
+    return LIKELY(!is_known || !is_hidden(exact_this_thread.thread, f)) ? f : NULL;
 }
 
 struct exact_thread *shadow_new_record(struct exact *x);
@@ -50,8 +50,8 @@ struct exact_thread *shadow_new_record(struct exact *x);
 /* The calling thread's; NULL: no memory. */
 static inline struct exact_thread *shadow_record(struct exact *x)
 {
-    return LIKELY(exact_mine.generation == x->generation) ? exact_mine.thread
-                                                          : shadow_new_record(x);
+    return LIKELY(exact_this_thread.generation == x->generation) ? exact_this_thread.thread
+                                                                 : shadow_new_record(x);
 }
 
 /* A counter that only one thread writes at a time. */

@@ -51,8 +51,8 @@ void turns_log(struct exact *x, bool on)
         return;
     x->turns ^= TURNS_LOGGED;
     x->log += on;
-    if (on && exact_mine.generation == x->generation) /* others begin theirs themselves */
-        begin_log(x, exact_mine.thread, exact_mine.thread->depth, exact_ticks(x));
+    if (on && exact_this_thread.generation == x->generation) /* others begin theirs themselves */
+        begin_log(x, exact_this_thread.thread, exact_this_thread.thread->depth, exact_ticks(x));
     backward_log(on);
 }
 

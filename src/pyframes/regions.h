@@ -5,7 +5,7 @@
  *
  * Those that native code pushes (capi/pyhybrid.h) belong to the thread: when their function ends, they are the caller's.
  *
- * Context: regions_mine and struct regions are read in signal handlers of the same thread, and written by it (with the
+ * Context: regions_this_thread and struct regions are read in signal handlers of the same thread, and written by it (with the
  * GIL, another thread may empty a slot that is not native).
  */
 #ifndef PYH_REGIONS_H
@@ -40,6 +40,6 @@ static inline bool region_is_of(const struct region_slot *slot, uint64_t frame, 
     return atomic_load_explicit(&slot->frame, memory_order_relaxed) == frame && slot->code == code;
 }
 
-extern __thread struct regions *regions_mine; /* NULL: never any */
+extern __thread struct regions *regions_this_thread; /* NULL: never any */
 
 #endif

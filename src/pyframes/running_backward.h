@@ -3,7 +3,7 @@
  * An entry has the address of something in the stack frame of the function that does the work.  The handler puts the word
  * between that frame and what it calls, by address as entry frames are placed (join.h).
  *
- * Context: causes_mine and struct causes are read in signal handlers of the same thread, and written by it alone.
+ * Context: causes_this_thread and struct causes are read in signal handlers of the same thread, and written by it alone.
  */
 #ifndef PYH_RUNNING_BACKWARD_H
 #define PYH_RUNNING_BACKWARD_H
@@ -21,6 +21,6 @@ struct causes {
     } at[CAUSES_MAX];
 };
 
-extern __thread struct causes *causes_mine; /* NULL: never any */
+extern __thread struct causes *causes_this_thread; /* NULL: never any */
 
 #endif

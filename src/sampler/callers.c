@@ -35,10 +35,10 @@ static bool is_noted(const struct callers *c, uint32_t place, const struct exact
 void callers_note(struct callers *c, const struct unwind *u, const struct exact *x,
                   const struct exact_frame *top)
 {
-    const struct exact_frame *stack = exact_mine.thread->stack;
+    const struct exact_frame *stack = exact_this_thread.thread->stack;
     uint32_t n = callers_of(c, top), i = n;
-    if (c->of != exact_mine.thread) {
-        c->of = exact_mine.thread;
+    if (c->of != exact_this_thread.thread) {
+        c->of = exact_this_thread.thread;
         c->n_since = c->n_told = 0;
     }
     if (!n || is_noted(c, n, top))

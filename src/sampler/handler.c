@@ -185,8 +185,8 @@ static void name_python_frames(struct session *s, struct thread *t)
  * of profiling empties the stack from another thread: its depth is read once. */
 static const struct exact_frame *shadow_top(const struct session *s)
 {
-    const struct exact_thread *e = exact_mine.thread;
-    if (!e || !s->exact || s->backend || exact_mine.generation != s->exact->generation)
+    const struct exact_thread *e = exact_this_thread.thread;
+    if (!e || !s->exact || s->backend || exact_this_thread.generation != s->exact->generation)
         return NULL; /* (at the end of a thread the two go one after the other) */
     /* Those that a filter left out may have ended. */
     for (uint32_t i = *(const volatile uint32_t *)&e->depth; i--;)
@@ -198,10 +198,10 @@ static const struct exact_frame *shadow_top(const struct session *s)
 /* Is it ours what the thread does, whatever is on its stack? */
 static bool in_own_work(const struct session *s)
 {
-    if (atomic_load_explicit(&exact_mine.own, memory_order_relaxed))
+    if (atomic_load_explicit(&exact_this_thread.own, memory_order_relaxed))
         return true;
-    bool is_ours = !s->exact || exact_mine.generation == s->exact->generation;
-    return is_ours && atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
+    bool is_ours = !s->exact || exact_this_thread.generation == s->exact->generation;
+    return is_ours && atomic_load_explicit(&exact_this_thread.busy, memory_order_relaxed);
 }
 
 /* Did the native walk come to where it was to stop? */
@@ -265,8 +265,8 @@ static size_t walk_in_room(struct session *s, struct thread *t, ucontext_t *cont
     struct join_input in = {.native = t->room.native,
                             .chain = &t->chain,
                             .python = t->room.python,
-                            .regions = regions_mine,
-                            .causes = causes_mine,
+                            .regions = regions_this_thread,
+                            .causes = causes_this_thread,
                             .to_root = !top,
                             .layout = &s->layout};
     in.n_native = walk_native(s, t, context, regs, &in.end);
@@ -385,7 +385,7 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
         return false;
     }
     *r = *head;
-    r->base_thread = top ? exact_mine.thread : NULL;
+    r->base_thread = top ? exact_this_thread.thread : NULL;
     r->base_node = top ? top->node->parent : 0;
     r->n_places = n_places;
     r->n_notes = n_notes;

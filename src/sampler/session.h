@@ -222,7 +222,7 @@ uint64_t collector_signals(struct session *s, struct thread *t);
 /* How many places lie below `top`, a frame of the calling thread's shadow stack; 0: none, or more than are noted. */
 static inline uint32_t callers_of(const struct callers *c, const struct exact_frame *top)
 {
-    size_t n = (size_t)(top - exact_mine.thread->stack);
+    size_t n = (size_t)(top - exact_this_thread.thread->stack);
     return n <= c->max ? (uint32_t)n : 0;
 }
 

@@ -41,7 +41,7 @@ static pthread_once_t pieces_key_once = PTHREAD_ONCE_INIT;
 
 static void on_thread_end(void *pieces)
 {
-    causes_mine = NULL;
+    causes_this_thread = NULL;
     backward_sums_give(((struct pieces *)pieces)->sums);
     map_memory_free(pieces, sizeof(struct pieces));
 }
@@ -53,8 +53,8 @@ static void make_key(void)
 
 static struct pieces *own_pieces(void)
 {
-    if (causes_mine)
-        return (struct pieces *)causes_mine;
+    if (causes_this_thread)
+        return (struct pieces *)causes_this_thread;
     struct pieces *p = map_memory(sizeof *p);
     if (!p || !(p->sums = backward_sums_take())) {
         map_memory_free(p, sizeof *p);
@@ -63,7 +63,7 @@ static struct pieces *own_pieces(void)
     p->tid = (uint32_t)syscall(SYS_gettid);
     pthread_once(&pieces_key_once, make_key);
     pthread_setspecific(pieces_key, p);
-    causes_mine = &p->causes;
+    causes_this_thread = &p->causes;
     return p;
 }
 
@@ -187,7 +187,7 @@ static uint32_t find(const struct causes *c, uint64_t address)
 
 static void end(uint64_t address, const char *name)
 {
-    struct pieces *p = (struct pieces *)causes_mine;
+    struct pieces *p = (struct pieces *)causes_this_thread;
     uint32_t n = p ? atomic_load_explicit(&p->causes.n, memory_order_relaxed) : 0;
     if (!n)
         return;

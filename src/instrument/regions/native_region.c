@@ -212,7 +212,7 @@ static void pop(struct pyhybrid_region *region)
         return;
     uint64_t word =
         region ? frame_region(atomic_load_explicit(&region->number, memory_order_relaxed)) : 0;
-    if (!(word = close_slots(regions_mine, word)))
+    if (!(word = close_slots(regions_this_thread, word)))
         atomic_fetch_add_explicit(&n_unmatched, 1, memory_order_relaxed);
     else if (v.exact)
         region_pop_native(v.exact, word, v.has_gil);

@@ -117,7 +117,7 @@ static PyObject *enter_in(PyObject *o, frame_t *frame)
     if (!slot)
         return Py_NewRef(o);
     announce(self->id, self->name, generation);
-    self->entered = regions_mine;
+    self->entered = regions_this_thread;
     self->frame = (uint64_t)frame;
     /* In the list only then: a frame that is found running only now is found in the regions of the list. */
     region_enter(frame, slot);
@@ -170,7 +170,7 @@ static void leave(struct region *self)
             r->slots[i].frame = 0;
             break;
         }
-    if (r == regions_mine)
+    if (r == regions_this_thread)
         region_list_trim(r);
     uint32_t kept = left.frame ? region_leave(&left) : 0;
     if (kept && self->attributes)

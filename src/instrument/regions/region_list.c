@@ -18,7 +18,7 @@ static pthread_once_t list_key_once = PTHREAD_ONCE_INIT;
 static void on_thread_end(void *list)
 {
     struct regions *r = list;
-    regions_mine = NULL;
+    regions_this_thread = NULL;
     for (uint32_t i = 0; i < r->n; i++)
         if (r->slots[i].frame && !r->slots[i].is_native)
             return;
@@ -33,8 +33,8 @@ static void make_key(void)
 
 static struct regions *own_list(void)
 {
-    if (regions_mine)
-        return regions_mine;
+    if (regions_this_thread)
+        return regions_this_thread;
     struct regions *r = map_memory(sizeof *r);
     if (!r)
         return NULL;
@@ -46,7 +46,7 @@ static struct regions *own_list(void)
     }
     pthread_once(&list_key_once, make_key);
     pthread_setspecific(list_key, r);
-    return regions_mine = r;
+    return regions_this_thread = r;
 }
 
 /* Full: without its empty slots, or twice as large.  The handler sees none meanwhile. */
@@ -92,7 +92,7 @@ struct region_slot *region_list_next(uint64_t word, uint64_t frame, uint64_t cod
 void region_list_add(const struct region_slot *slot)
 {
     atomic_signal_fence(memory_order_seq_cst);
-    regions_mine->n = (uint32_t)(slot - regions_mine->slots) + 1;
+    regions_this_thread->n = (uint32_t)(slot - regions_this_thread->slots) + 1;
 }
 
 void region_list_trim(struct regions *r)

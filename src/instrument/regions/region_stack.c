@@ -57,14 +57,14 @@ static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
 static struct exact_frame *push_of(struct exact *x, struct exact_thread *t, const frame_t *f,
                                    uint32_t i, uint64_t since)
 {
-    struct region_slot *slot = &regions_mine->slots[i];
+    struct region_slot *slot = &regions_this_thread->slots[i];
     return region_is_of(slot, (uint64_t)f, FRAME_CODE(f)) ? push_region(x, t, slot, since, false)
                                                           : NULL;
 }
 
 void region_resume(struct exact *x, struct exact_thread *t, const frame_t *f)
 {
-    for (uint32_t i = 0; i < regions_mine->n; i++) {
+    for (uint32_t i = 0; i < regions_this_thread->n; i++) {
         struct exact_frame *s = push_of(x, t, f, i, exact_ticks(x));
         if (s)
             count(&s->node->resumes, 1);
@@ -73,7 +73,7 @@ void region_resume(struct exact *x, struct exact_thread *t, const frame_t *f)
 
 void region_seed(struct exact *x, struct exact_thread *t, const frame_t *f, bool linked)
 {
-    for (uint32_t i = 0; regions_mine && i < regions_mine->n; i++) {
+    for (uint32_t i = 0; regions_this_thread && i < regions_this_thread->n; i++) {
         /* Since its function was: what that calls may have been found running since the same moment. */
         struct exact_frame *s = push_of(x, t, f, i, t->stack[t->depth - 1].since);
         if (s && linked && !(s->flags & EXACT_NATIVE)) {
@@ -87,8 +87,8 @@ void region_seed(struct exact *x, struct exact_thread *t, const frame_t *f, bool
 
 void region_forget(struct exact *x, const frame_t *f)
 {
-    for (uint32_t i = 0; i < regions_mine->n; i++) {
-        struct region_slot *slot = &regions_mine->slots[i];
+    for (uint32_t i = 0; i < regions_this_thread->n; i++) {
+        struct region_slot *slot = &regions_this_thread->slots[i];
         if (slot->is_native || !region_is_of(slot, (uint64_t)f, FRAME_CODE(f)))
             continue;
         if (slot->generation == x->generation)
@@ -132,12 +132,12 @@ void region_put_back(struct exact *x, struct exact_thread *t, uint64_t now)
 {
     const struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     uint64_t frame = top ? top->frame : REGION_OF_THREAD;
-    uint32_t left = t->n_moving, i = regions_mine ? regions_mine->n : 0;
+    uint32_t left = t->n_moving, i = regions_this_thread ? regions_this_thread->n : 0;
     t->n_moving = 0;
     while (left && i)
-        left -= is_placed(x, &regions_mine->slots[--i]);
-    for (; regions_mine && i < regions_mine->n; i++) {
-        struct region_slot *slot = &regions_mine->slots[i];
+        left -= is_placed(x, &regions_this_thread->slots[--i]);
+    for (; regions_this_thread && i < regions_this_thread->n; i++) {
+        struct region_slot *slot = &regions_this_thread->slots[i];
         if (!is_placed(x, slot))
             continue;
         slot->frame = frame;
@@ -176,8 +176,8 @@ bool region_push_native(struct exact *x, const frame_t *f, struct region_slot *s
     struct exact_frame *s = NULL;
     shadow_enter();
     struct exact_thread *t = NULL;
-    if (exact_mine.generation == x->generation)
-        t = exact_mine.thread;
+    if (exact_this_thread.generation == x->generation)
+        t = exact_this_thread.thread;
     else if (has_gil)
         t = shadow_new_record(x);
     else if (!f)
@@ -194,11 +194,11 @@ bool region_push_native(struct exact *x, const frame_t *f, struct region_slot *s
 
 void region_pop_native(struct exact *x, uint64_t word, bool has_gil)
 {
-    if (exact_mine.generation != x->generation)
+    if (exact_this_thread.generation != x->generation)
         return;
     uint64_t now = exact_ticks(x);
     shadow_enter();
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     uint32_t i = t->depth;
     while (i && (t->stack[i - 1].node->word != word ||
                  (t->stack[i - 1].flags & (EXACT_NATIVE | EXACT_LEFT)) != EXACT_NATIVE))
@@ -278,11 +278,11 @@ void region_enter(const frame_t *f, struct region_slot *slot)
 uint32_t region_leave(const struct region_slot *slot)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x || exact_mine.generation != x->generation)
+    if (!x || exact_this_thread.generation != x->generation)
         return 0;
     uint64_t now = exact_ticks(x);
     shadow_enter();
-    struct exact_thread *t = exact_mine.thread;
+    struct exact_thread *t = exact_this_thread.thread;
     t->kept = 0;
     uint32_t kept = 0;
     for (uint32_t i = t->depth; i--;) {
@@ -306,6 +306,6 @@ uint32_t region_leave(const struct region_slot *slot)
 void region_note_attributes(uint32_t serial, const unsigned char *fields, uint32_t length)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (x && exact_mine.generation == x->generation)
-        calls_attributes(&exact_mine.thread->calls, &x->open, serial, fields, length);
+    if (x && exact_this_thread.generation == x->generation)
+        calls_attributes(&exact_this_thread.thread->calls, &x->open, serial, fields, length);
 }
