@@ -1,4 +1,4 @@
-/* Sinks: which are open, and what they want.  What they are told is in emit_turns.c. */
+/* Sinks: which are open, and what they want.  What they are called with is in emit_turns.c. */
 #include <Python.h>
 
 #include "open_sinks.h"
@@ -25,7 +25,7 @@ static PyObject *refuse(int error, const char *why)
 
 PyObject *emit_open(const char *path, const char *argument, enum emit_values of_values)
 {
-    char said[200] = "";
+    char message[200] = "";
     if (open_sinks.n == EMIT_SINKS)
         return refuse(EINVAL, "there are too many at once");
     PyThreadState *state = PyEval_SaveThread(); /* the loader may wait for one that waits for it */
@@ -40,15 +40,15 @@ PyObject *emit_open(const char *path, const char *argument, enum emit_values of_
         if (open_sinks.sink[i].ops == ops)
             return refuse(EINVAL, "it is asked for twice");
     state = PyEval_SaveThread();
-    int code = ops->open(open_sinks.n, argument, said, sizeof said);
+    int code = ops->open(open_sinks.n, argument, message, sizeof message);
     PyEval_RestoreThread(state);
     if (code)
-        return refuse(-code, *said ? said : strerror(-code));
+        return refuse(-code, *message ? message : strerror(-code));
     open_sinks.sink[open_sinks.n].ops = ops;
     atomic_store(&open_sinks.sink[open_sinks.n].wanted, 0);
     open_sinks.n++;
     open_sinks.values = of_values;
-    return PyUnicode_DecodeFSDefault(said);
+    return PyUnicode_DecodeFSDefault(message);
 }
 
 bool emit_is_open(void)
@@ -91,10 +91,10 @@ PyObject *emit_remarks(void)
     flush_at_last();
     PyObject *remarks = PyList_New(0);
     for (uint32_t i = 0; remarks && i < open_sinks.n; i++) {
-        char said[200] = "";
+        char message[200] = "";
         if (open_sinks.sink[i].ops->remark)
-            open_sinks.sink[i].ops->remark(said, sizeof said);
-        PyObject *text = *said ? PyUnicode_DecodeFSDefault(said) : NULL;
+            open_sinks.sink[i].ops->remark(message, sizeof message);
+        PyObject *text = *message ? PyUnicode_DecodeFSDefault(message) : NULL;
         if (text)
             PyList_Append(remarks, text);
         Py_XDECREF(text);

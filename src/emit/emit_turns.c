@@ -1,4 +1,4 @@
-/* What sinks are told: turns of functions and regions, points within them, and by which names. */
+/* What sinks are called with: turns of functions and regions, points within them, and their names. */
 #include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
 
 #include "open_sinks.h"
@@ -17,7 +17,7 @@ static const struct emit_function **functions, **regions, **all;
 static size_t regions_bytes, all_bytes;
 static uint32_t n_regions, n_all;
 
-/* What sys.monitoring tells just now.  Nothing lets go of the GIL meanwhile. */
+/* The present event of sys.monitoring.  Nothing lets go of the GIL meanwhile. */
 static struct {
     uint64_t frame; /* 0: nothing */
     enum emit_kind kind;
@@ -70,7 +70,7 @@ static ALWAYS_INLINE const struct emit_function *numbered(uint64_t number, const
     return LIKELY(known) || !code ? known : name_function(number, code);
 }
 
-/* NULL: nobody is told of it (the tree is full). */
+/* NULL: no sink gets it (the tree is full). */
 static ALWAYS_INLINE const struct emit_function *function_of(uint64_t word,
                                                              const PyCodeObject *code)
 {
@@ -128,40 +128,42 @@ static ALWAYS_INLINE const struct emit_thread *known_thread(struct exact_thread 
 
 /* --- turns ---------------------------------------------------------------------------------------- */
 
-typedef void hear(const struct emit_thread *thread, const struct emit_turn *turn);
+typedef void sink_callback(const struct emit_thread *thread, const struct emit_turn *turn);
 
-/* `turn` is of one of `kinds`, all of which are told by one function of a sink's. */
-static ALWAYS_INLINE void tell_one(uint32_t place, const struct emit_thread *thread,
-                                   const struct emit_turn *turn, uint32_t kinds)
+/* `turn` is of one of `kinds`, all of which go to one function of a sink's. */
+static ALWAYS_INLINE void notify_one(uint32_t place, const struct emit_thread *thread,
+                                     const struct emit_turn *turn, uint32_t kinds)
 {
     uint32_t wanted = atomic_load_explicit(&open_sinks.sink[place].wanted, memory_order_relaxed);
     if (!(wanted & EMIT_BIT(turn->kind)) || (wanted & EMIT_OF_KEPT && !turn->is_kept))
         return;
     const struct emit_sink *ops = open_sinks.sink[place].ops;
-    hear *heard = kinds == EMIT_BEGINS ? ops->begin : kinds == EMIT_ENDS ? ops->end : ops->point;
-    heard(thread, turn);
+    sink_callback *notify = kinds == EMIT_BEGINS ? ops->begin
+                            : kinds == EMIT_ENDS ? ops->end
+                                                 : ops->point;
+    notify(thread, turn);
 }
 
-static void tell(struct exact_thread *t, const struct emit_turn *turn, uint32_t kinds)
+static void notify_all(struct exact_thread *t, const struct emit_turn *turn, uint32_t kinds)
 {
     const struct emit_thread *thread = known_thread(t);
     for (uint32_t i = 0; thread && i < open_sinks.n; i++)
-        tell_one(i, thread, turn, kinds);
+        notify_one(i, thread, turn, kinds);
 }
 
-static ALWAYS_INLINE bool nobody_hears_of(const struct exact_frame *f)
+static ALWAYS_INLINE bool nobody_wants(const struct exact_frame *f)
 {
     return atomic_load_explicit(&open_sinks.of_kept, memory_order_relaxed) &&
            !exact_is_kept(f->node);
 }
 
-/* Is what sys.monitoring tells the begin, or end, of this turn? */
+/* Is the present event the begin, or end, of this turn? */
 static ALWAYS_INLINE bool is_of_event(const struct exact_frame *f, uint32_t kinds)
 {
     return event.frame == f->frame && !(f->flags & EXACT_REGION) && EMIT_BIT(event.kind) & kinds;
 }
 
-/* What it tells of it. */
+/* Adds what the event has of it. */
 static __attribute__((noinline)) void add_event(struct emit_turn *turn)
 {
     int overflow; /* sets no exception */
@@ -185,7 +187,7 @@ static ALWAYS_INLINE struct emit_turn turn_of(const struct exact_thread *t,
 static __attribute__((noinline)) void begin(struct exact_thread *t, const struct exact_frame *s,
                                             bool is_new)
 {
-    if (nobody_hears_of(s))
+    if (nobody_wants(s))
         return;
     const PyCodeObject *code = s->flags & EXACT_REGION
                                    ? NULL
@@ -199,14 +201,14 @@ static __attribute__((noinline)) void begin(struct exact_thread *t, const struct
             turn.kind = event.kind;
         add_event(&turn);
     }
-    tell(t, &turn, EMIT_BEGINS);
+    notify_all(t, &turn, EMIT_BEGINS);
 }
 
 /* The frame may be gone, unless it is the event's own. */
 static __attribute__((noinline)) void end(struct exact_thread *t, const struct exact_frame *f,
                                           enum emit_kind how)
 {
-    if (nobody_hears_of(f))
+    if (nobody_wants(f))
         return;
     bool own = is_of_event(f, EMIT_ENDS);
     const PyCodeObject *code = own ? (const PyCodeObject *)event.args[0] : NULL;
@@ -216,11 +218,11 @@ static __attribute__((noinline)) void end(struct exact_thread *t, const struct e
     struct emit_turn turn = turn_of(t, f, function, how);
     if (own)
         add_event(&turn);
-    tell(t, &turn, EMIT_ENDS);
+    notify_all(t, &turn, EMIT_ENDS);
 }
 
-/* The usual case, and nothing to spill registers for: one sink, which takes no details, hears of a function that it and the
- * thread have a name for.  NULL: it is another one. */
+/* The usual case, and nothing to spill registers for: one sink, which takes no details, gets a function that it and the
+ * thread have a name for.  NULL: it is another case. */
 static ALWAYS_INLINE const struct emit_function *plain(const struct exact_thread *t,
                                                        const struct exact_frame *f)
 {
@@ -239,7 +241,7 @@ void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new
         return;
     }
     struct emit_turn turn = turn_of(t, s, function, is_new ? EMIT_START : EMIT_RUNNING);
-    tell_one(0, known_thread(t), &turn, EMIT_BEGINS);
+    notify_one(0, known_thread(t), &turn, EMIT_BEGINS);
 }
 
 void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kind how)
@@ -250,7 +252,7 @@ void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kin
         return;
     }
     struct emit_turn turn = turn_of(t, f, function, how);
-    tell_one(0, known_thread(t), &turn, EMIT_ENDS);
+    notify_one(0, known_thread(t), &turn, EMIT_ENDS);
 }
 
 static bool any_is_full(void)
@@ -333,7 +335,7 @@ void emit_point(struct exact *x, struct exact_thread *t, uint64_t frame, enum em
         .offset = (int32_t)(offset * sizeof(_Py_CODEUNIT)),
         .text = has_text ? buffer : NULL,
     };
-    tell(t, &turn, EMIT_POINTS);
+    notify_all(t, &turn, EMIT_POINTS);
 }
 
 void emit_message(struct exact_thread *t, const char *text)

@@ -58,15 +58,15 @@ static bool there_is_a_daemon(void)
     return answers(OF_THE_MACHINE) || answers(path);
 }
 
-static int open_sink(uint32_t place, const char *argument, char *said, size_t said_bytes)
+static int open_sink(uint32_t place, const char *argument, char *message, size_t message_bytes)
 {
     (void)place;
     if (*argument) {
-        snprintf(said, said_bytes, "it takes no argument");
+        snprintf(message, message_bytes, "it takes no argument");
         return -EINVAL;
     }
     if (!there_is_a_daemon())
-        snprintf(said, said_bytes,
+        snprintf(message, message_bytes,
                  "no lttng-sessiond is running: events are recorded once one is, and a session "
                  "enables 'pyhybrid:*'");
     return 0;

@@ -5,7 +5,8 @@
 
 #include "plain_text.h"
 
-/* BCC's ucalls and uflow read so many bytes of a string, whatever its length, and tell functions apart by all of them. */
+/* BCC's ucalls and uflow read so many bytes of a string, whatever its length, and distinguish functions by all of
+ * them. */
 #define READ_AT_LEAST 80
 
 static const char *copy_text(PyObject *text)

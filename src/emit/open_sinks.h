@@ -1,4 +1,4 @@
-/* open_sinks.h - the sinks that are open, for those who tell them something.  Private to src/emit/.
+/* open_sinks.h - the sinks that are open, for the files that call them.  Private to src/emit/.
  *
  * Context: with the GIL they are as they were; only what is wanted changes at any moment.
  */
@@ -18,17 +18,18 @@ struct open_sinks {
     } sink[EMIT_SINKS];
     _Atomic uint32_t n;
     _Atomic uint32_t texts; /* the kinds whose text is wanted */
-    _Atomic bool of_kept;   /* of functions whose calls are not kept nobody wants to hear */
+    _Atomic bool of_kept;   /* no sink wants functions whose calls are not kept */
     enum emit_values values;
 };
 
 extern struct open_sinks open_sinks;
 
-/* Nothing is in the midst of being told any more; names are forgotten. */
+/* They forget the names, and the event that was under way. */
 void emit_forget_names(void);
 void emit_forget_event(void);
 
-/* Writes what sinks have; false: not all of it, after a moment or (!may_wait) at once.  Without the GIL. */
+/* Writes what sinks have.  Returns false if not all of it was written, after a moment or (!may_wait) at once.  Call it
+ * without the GIL. */
 bool emit_flush(bool may_wait);
 
 #endif

@@ -57,7 +57,7 @@ static void find(void *in)
     *(void **)&tool.stop = dlsym(in, "ps_tool_timer_stop");
 }
 
-/* Is it the one by which timers come to us (--regions perfstubs)?  What it hears would be told to it again. */
+/* Is it the one by which timers come to us (--regions perfstubs)?  What it reports would be reported to it again. */
 static bool is_ours(void)
 {
     Dl_info where;

@@ -8,8 +8,8 @@
 #include <Python.h>
 #include <string.h>
 
-/* Its UTF-8, as bytes: a NUL is `\x00` (as in a profile: tables/database.py), what cannot be encoded is as `errors` (a codec's) says.
- * NULL, without an exception: no memory. */
+/* Returns the text's UTF-8, as bytes: a NUL is `\x00` (as in a profile: tables/database.py); what cannot be encoded is
+ * handled by `errors` (a codec's).  NULL, without an exception: no memory. */
 static inline PyObject *plain_text(PyObject *text, const char *errors)
 {
     PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", errors);

@@ -358,11 +358,11 @@ static uint32_t wants(void)
 }
 
 /* A reader that has gone wanted no more. */
-static void remark(char *said, size_t bytes)
+static void remark(char *message, size_t bytes)
 {
     int error = atomic_load(&write_error);
     if (error && error != EPIPE)
-        snprintf(said, bytes, "the live output print ended early: %s", strerror(error));
+        snprintf(message, bytes, "the live output print ended early: %s", strerror(error));
 }
 
 static void close_sink(void)

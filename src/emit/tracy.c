@@ -1,7 +1,8 @@
 /* The sink `tracy`: zones, thread names and messages for the Tracy client that is in the process, or that is named.
  *
- * Tracy's protocol changes with its versions, and a client speaks to a viewer of its own version only, so we bring none.
- * Its C functions have stayed: they are found by name, wherever they are.  What is loaded later is looked for as well.
+ * Tracy's protocol changes with its versions, and a client speaks to a viewer of its own version only, so we bring
+ * none.  Its C functions have stayed: they are found by name, wherever they are.  What is loaded later is looked for as
+ * well.
  *
  * A client keeps the address of a source location for ever, and may be asked for its strings at any time: they are made
  * once for all sessions, and never freed. */
@@ -70,8 +71,8 @@ struct zones {
     } open[DEPTH_MAX];
 };
 
-/* Zones that ended while their thread could not tell the client, which takes an end for that of the calling thread: it
- * does so when it is heard of again, perhaps in another session. */
+/* Zones that ended while their thread could not notify the client, which takes an end for that of the calling thread:
+ * it does so at its next event, perhaps in another session. */
 static struct late {
     struct late *next;
     int tid;
@@ -124,7 +125,7 @@ static void give_sigpipe_back(void)
     if (!is_connected) {
         sigaction(SIGPIPE, NULL, &before_connected);
     } else if (!was_connected) {
-        clock_sleep_ns(1000000); /* it says that it is connected, then takes the signals */
+        clock_sleep_ns(1000000); /* it reports that it is connected, then takes the signals */
         sigaction(SIGPIPE, &before_connected, NULL);
     }
     was_connected = is_connected;
@@ -358,8 +359,8 @@ static void end_at_once(int code, void *unused)
     _exit(code);
 }
 
-/* The client that we brought waits at the exit for its threads, which are not in the child, and crashes: a child runs the
- * exit functions that it has added, and no others. */
+/* The client that we brought waits at the exit for its threads, which are not in the child, and crashes: a child runs
+ * the exit functions that it has added, and no others. */
 static void after_fork_child(void)
 {
     loader_after_fork_child();
@@ -396,19 +397,19 @@ static uint32_t wants(void)
     return !atomic_load(&ready) ? 0 : with_lines ? EMIT_TURNS | EMIT_BIT(EMIT_LINE) : EMIT_TURNS;
 }
 
-static void remark(char *said, size_t bytes)
+static void remark(char *message, size_t bytes)
 {
     if (!atomic_load(&ready))
-        snprintf(said, bytes,
+        snprintf(message, bytes,
                  "the live output tracy: no Tracy client was loaded: name one "
                  "(--emit tracy:LIBRARY)");
     else if (n_other)
         snprintf(
-            said, bytes,
+            message, bytes,
             "the live output tracy: %llu functions or lines are [other]: a capture takes %d places",
             (unsigned long long)n_other, LOCATIONS_MAX);
     else if (n_too_deep)
-        snprintf(said, bytes,
+        snprintf(message, bytes,
                  "the live output tracy: %llu zones, of more than %u in one another, are not there",
                  (unsigned long long)n_too_deep, DEPTH_MAX);
 }

@@ -1,6 +1,6 @@
 /* The sink `usdt`: every event is a probe (probe.h), under three names.  `pyhybrid:` are the ones that are documented;
  * `pyusdt:` are those of the project of that name, with plain function names; `python:` are CPython's own as of 3.10, which
- * tell of each turn of a generator, and of exceptions, as of a call and a return.  Named regions have probes of their own.
+ * have each turn of a generator, and exceptions, as a call and a return.  Named regions have probes of their own.
  *
  * The probes of begins share a semaphore, and those of ends, since `python:` has one name for each of them. */
 #include <errno.h>
