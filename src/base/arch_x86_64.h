@@ -159,7 +159,8 @@ static inline uint64_t arch_direct_callee(const unsigned char *p)
     return (uint64_t)p + (uint64_t)(int64_t)distance;
 }
 
-/* Where a jump at `p`, of `bytes` that may be read, leads; 1: a register or memory tells that.  0: it is none. */
+/* Returns where a jump at `p`, of `bytes` that may be read, leads; 1: a register or memory has that; 0: it is no
+ * jump. */
 static inline uint64_t arch_jump_target(const unsigned char *p, size_t bytes)
 {
     int32_t distance;

@@ -3,7 +3,7 @@
  *
  * Records are whole in a block, and stand at multiples of 8.
  *
- * Context: each function says whose it is: the writer's (one at a time), or the reader's.
+ * Context: each function states whose it is: the writer's (one at a time), or the reader's.
  */
 #ifndef PYH_BLOCK_QUEUE_H
 #define PYH_BLOCK_QUEUE_H
@@ -25,13 +25,13 @@ struct block_queue {
     uint64_t n_read;                     /* the reader's */
 };
 
-/* The writer's: room for `bytes`, which block_queue_commit hands over (or fewer of them); the next reservation takes the
- * same place before that.  NULL: no memory. */
+/* The writer's: reserves room for `bytes`, which block_queue_commit hands over (or fewer of them); a reservation before
+ * that takes the same place.  Returns NULL if there is no memory. */
 void *block_queue_reserve(struct block_queue *q, size_t bytes, size_t first_bytes);
 void block_queue_commit(struct block_queue *q, size_t bytes);
 
-/* The reader's: what waits, as far as it lies together; NULL: nothing does.  It stays until the next call after it was
- * released. */
+/* The reader's: returns what waits, as far as it lies together; NULL: nothing does.  It stays until the next call after
+ * it was released. */
 const void *block_queue_peek(struct block_queue *q, size_t *bytes);
 void block_queue_release(struct block_queue *q, size_t bytes);
 

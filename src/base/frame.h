@@ -4,7 +4,7 @@
  * dialects of the same word:
  *
  *   raw        written by the signal handler: a native frame is an absolute address, a Python
- *              frame is the number of what a code object says (codes.h);
+ *              frame is the number of a code object (codes.h);
  *   canonical  written by the drain thread into the spool: a native frame is (module, offset),
  *              a Python frame is (index of a CODE record, offset).
  *
@@ -20,14 +20,14 @@
  *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (call_tree.h)
  *   FUNCTION     raw, in the exact half's trees: 60..24 id of the code object that was called last there, 23 is it
- *                one of ours, which has no figures, 22 are its single calls kept, 21 are they watched, 20 is it told of
- *                those of the program that it calls (watch_list.c), 19..0 the function's number
+ *                one of ours, which has no figures, 22 are its single calls kept, 21 are they watched, 20 are those of
+ *                the program that it calls watched, too (watch_list.c), 19..0 the function's number
  *   KERNEL       47..0 of an address of the kernel, whose upper bits are ones
  *
- * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
- * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
- * for all others but a signal's trampoline, which nobody calls: its first.  An instruction offset
- * counts 16-bit code units from co_code_adaptive.
+ * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for
+ * the innermost frame and for frames that a signal interrupted, the calling one (return address - 1) for all others but
+ * a signal's trampoline, which nobody calls: its first.  An instruction offset counts 16-bit code units from
+ * co_code_adaptive.
  *
  * Context: constants and arithmetic only, usable everywhere.
  */
@@ -61,7 +61,7 @@ enum pseudo {
     PSEUDO_BRIDGED,           /* such code was passed, and the way on is verified (unwind.h) */
     PSEUDO_UNKNOWN_PYTHON,    /* a Python frame whose code object could not be identified */
     PSEUDO_OTHER_INTERPRETER, /* the Python frames of a subinterpreter */
-    PSEUDO_TREE_FULL,         /* the tree's bound was reached: what lies below is not told apart */
+    PSEUDO_TREE_FULL, /* the tree's bound was reached: what lies below is not distinguished */
     PSEUDO_PYHYBRID, /* the sample met one of our own callbacks, or what runs the program (launcher.h) */
     PSEUDO_KERNEL, /* in a system call; where in the kernel is not known */
     PSEUDO_SIGNALS_BLOCKED, /* the thread that frame_blocked names blocks the signal, so its stack is not known */

@@ -1,7 +1,7 @@
 /* arguments.c - one pass as a function of Python's: its arguments borrowed and checked, its results as columns.
  *
  * Context: with the GIL, which is let go of while the pass runs.  A function returns NULL with an exception set where an
- * argument is not what is told here, where columns differ in length, or where the pass returns an error.
+ * argument is not of its pass's kind, where columns differ in length, or where the pass returns an error.
  */
 #include "passes.h"
 

@@ -1,6 +1,6 @@
 /* database.c - functions of _profile that pass columns from and to SQLite (sqlite_columns.c).
  *
- * Context: with the GIL.  They raise OSError with SQLite's message, or as arguments.c says.
+ * Context: with the GIL.  They raise OSError with SQLite's message, or as stated in arguments.c.
  */
 #include "passes.h"
 

@@ -11,7 +11,7 @@
 enum form {
     FORM_ONE_LINE = 10, /* to 12: so many lines further, less 10; those before: the same line */
     FORM_NO_COLUMN = 13,
-    FORM_LONG = 14, /* these two say how many lines further */
+    FORM_LONG = 14, /* these two have the number of lines further */
     FORM_NONE = 15,
 };
 

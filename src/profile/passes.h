@@ -27,10 +27,10 @@ struct result {
     size_t n; /* how many there is room for, as the pass begins; how many there are, as it ends */
 };
 
-/* takes: a letter for each argument: a column of B (uint8), I (uint32), q (int64 or uint64), or x (any of these); or n: a
- * number.  Columns have one length but for those followed by `*`; what is followed by `?` may be None or left out.
- * gives: the results, by the same letters: columns (x: of the first argument's kind), or a number, which is left in `n`.
- * room: how many values a result has room for; NULL: as many as the columns have. */
+/* `takes` has a letter for each argument: a column of B (uint8), I (uint32), q (int64 or uint64), or x (any of these);
+ * or n: a number.  Columns have one length but for those followed by `*`; what is followed by `?` may be None or left
+ * out.  `gives` has the results, by the same letters: columns (x: of the first argument's kind), or a number, which is
+ * left in `n`.  `room` returns how many values a result has room for; NULL: as many as the columns have. */
 struct pass {
     const char *name, *takes, *gives;
     size_t (*room)(const struct argument *in);
@@ -65,10 +65,10 @@ int columns_distinct(const uint64_t *value, size_t n, uint32_t *group, uint32_t 
 int columns_shift(const uint32_t *value, size_t n, uint64_t by, uint32_t *shifted);
 
 /* Merges rows into paths: node[i] numbers the distinct paths of labels, in order of their first rows; 0 is the root.
- * how[i], of enum path_how, says which rows are no step of their own: these have the node of the row above.
- * `rather` (or NULL): a row that comes before, below whose node a row hangs instead, where its label has a node there that
- * is asked for by an earlier row (PATH_ASKED).
- * All columns have room for n; node_parent and node_label are the nodes', of which there are *n_nodes. */
+ * how[i], of enum path_how, marks the rows that are no step of their own: these have the node of the row above.
+ * `rather` (or NULL) has a row that comes before, below whose node a row hangs instead, where its label has a node
+ * there that is asked for by an earlier row (PATH_ASKED).  All columns have room for n; node_parent and node_label are
+ * the nodes', of which there are *n_nodes. */
 enum path_how {
     PATH_ABOVE = 1,     /* none */
     PATH_NOT_FIRST = 2, /* none right below the root */
@@ -100,8 +100,9 @@ int columns_rows_from(const void *value, size_t size, size_t n, uint64_t least, 
 /* at[i]: i itself if it is marked, else the nearest row above it that is, or 0. */
 int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at);
 
-/* Of each of the `n` rows of `from` its value and those of the rows above it, but for the root's, from itself on and
- * `most` at most: they are values[end[i - 1] ... end[i] - 1].  There is room for as many as columns_climb_room says. */
+/* Collects, for each of the `n` rows of `from`, its value and those of the rows above it, but for the root's, from
+ * itself on and `most` at most: they are values[end[i - 1] ... end[i] - 1].  There is room for columns_climb_room() of
+ * them. */
 int columns_climb(const uint32_t *parent, const int64_t *value, size_t n_rows, const uint32_t *from,
                   size_t n, uint64_t most, int64_t *values, int64_t *end);
 size_t columns_climb_room(const uint32_t *parent, size_t n_rows, const uint32_t *from, size_t n,
@@ -117,7 +118,8 @@ int columns_inclusive(const uint32_t *parent, int64_t *value, size_t n);
 /* Makes each row's value what its children's add up to, where that is more. */
 int columns_at_least(const uint32_t *parent, int64_t *value, size_t n);
 
-/* sum[g] = the values of the rows of group g; `where` NULL: all rows, else those where it is not 0.  `sum` is zeroed. */
+/* sum[g] = the values of the rows of group g; `where` NULL: all rows, else those where it is not 0.  `sum` is
+ * zeroed. */
 int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *where, size_t n,
                    int64_t *sum, size_t n_groups);
 
@@ -145,7 +147,7 @@ struct call_attributes {
     size_t n;
 };
 
-/* The turns of which it is told what they used, in order of time: their rows, and where that stands. */
+/* The turns of which the file has what they used, in order of time: their rows, and where that stands. */
 struct usage_places {
     uint32_t *row, *at;
     size_t n;
@@ -160,20 +162,20 @@ struct usage_columns {
 
 #define CALL_ROWS_ROOM(bytes) ((bytes) / 32)
 
-/* Of one thread's turns, whose node i is node[i - 1] of the file; columns have CALL_ROWS_ROOM.  *n_damaged: turns without
- * a node, and what does not fit. */
+/* Reads one thread's turns, whose node i is node[i - 1] of the file; columns have CALL_ROWS_ROOM.  *n_damaged counts
+ * turns without a node, and what does not fit. */
 int call_rows_of(const unsigned char *turns, size_t bytes, const uint32_t *node, size_t n_nodes,
                  const struct call_clock *clock, struct call_columns *columns,
                  struct call_attributes *attributes, struct usage_places *usage, size_t *n_damaged);
 
-/* At the n places.  -EINVAL: one is none. */
+/* Reads the usage at the n places.  Returns -EINVAL if one is none. */
 int call_usage_of(const unsigned char *turns, size_t bytes, const uint32_t *at, size_t n,
                   const struct usage_columns *columns);
 
 /* --- exact_rows.c -------------------------------------------------------------------------------- */
 
-/* Puts the rows of a SPOOL_EXACT_COUNTERS record, the first of which is node `first`'s, into the n that a thread has.  Rows
- * of zeros tell nothing.  *n_outside is how many others are of no node, or of the root. */
+/* Puts the rows of a SPOOL_EXACT_COUNTERS record, the first of which is node `first`'s, into the n that a thread has.
+ * Rows of zeros count for nothing.  *n_outside is how many others are of no node, or of the root. */
 int exact_counts_add(struct spool_exact_count *into, size_t n, uint64_t first,
                      const struct spool_exact_count *rows, size_t n_rows, size_t *n_outside);
 
@@ -187,8 +189,8 @@ struct exact_tree {
     size_t n;
 };
 
-/* A tick has multiply / divide nanoseconds.  Killed: what still ran did so up to last_ticks, and a path has at least the time
- * of what is below it. */
+/* A tick has multiply / divide nanoseconds.  Killed: what still ran did so up to last_ticks, and a path has at least
+ * the time of what is below it. */
 struct exact_clock {
     uint64_t multiply, divide;
     uint64_t last_ticks;
@@ -208,8 +210,8 @@ int exact_rows_of(const struct exact_tree *tree, const struct exact_clock *clock
 
 #define LINE_TABLE_NONE (-1) /* the instructions have no line */
 
-/* Runs of code units of one line, in order: from start[i] on lies line[i].  Both have room for n, the table's bytes; *n_runs
- * is how many there are.  Returns the first code unit behind the table. */
+/* Runs of code units of one line, in order: from start[i] on lies line[i].  Both have room for n, the table's bytes;
+ * *n_runs is how many there are.  Returns the first code unit behind the table. */
 uint32_t line_table_runs(const uint8_t *table, size_t n, int64_t first_line, uint32_t *start,
                          int64_t *line, size_t *n_runs);
 
@@ -217,7 +219,8 @@ uint32_t line_table_runs(const uint8_t *table, size_t n, int64_t first_line, uin
 
 struct sqlite3;
 
-/* `name` as SQLite takes it: a path or a URI.  What is written is not flushed: the file counts when all of it is there. */
+/* `name` as SQLite takes it: a path or a URI.  What is written is not flushed: the file counts when all of it is
+ * there. */
 int sqlite_columns_open(struct sqlite3 **db, const char *name, int writable);
 void sqlite_columns_close(struct sqlite3 *db); /* NULL: nothing */
 const char *sqlite_columns_message(struct sqlite3 *db);
@@ -226,13 +229,14 @@ const char *sqlite_columns_message(struct sqlite3 *db);
  * Before 3.32 it takes 999 values at most. */
 enum { SQLITE_ROWS_AT_ONCE = 64 };
 
-/* The rows of a query: data[i] is column i, of `kinds[i]`: I (uint32) or q (int64); free() it, NULL after an error.  -EIO, also,
- * where it takes more than `most_steps` of SQLite's machine, by about a million. */
+/* The rows of a query: data[i] is column i, of `kinds[i]`: I (uint32) or q (int64); free() it, NULL after an error.
+ * -EIO, also, where it takes more than `most_steps` of SQLite's machine, by about a million. */
 int sqlite_columns_read(struct sqlite3 *db, uint64_t most_steps, const char *sql, const char *kinds,
                         void **data, size_t *n_rows);
 
-/* A row for each value of the columns, in one transaction, by SQL that begins with `insert` and goes on with `row`, whose
- * parameters are a row's values: several at once, "INSERT INTO t VALUES" "(?,?),(?,?)".  `row` "": `insert` is of one. */
+/* A row for each value of the columns, in one transaction, by SQL that begins with `insert` and goes on with `row`,
+ * whose parameters are a row's values: several at once, "INSERT INTO t VALUES" "(?,?),(?,?)".  `row` "": `insert` is of
+ * one. */
 int sqlite_columns_write(struct sqlite3 *db, const char *insert, const char *row, const char *kinds,
                          const void *const *data, size_t n_rows);
 

@@ -3,9 +3,9 @@
  * Millions of rows pass without an object each.  The one file that knows SQLite's interface in C
  * (https://sqlite.org/c3ref/intro.html); all short tables are read and written by Python's module.
  *
- * Context: any thread of the finishing process or of a reader, without the GIL, one at a time for a database: readers within
- * database.py's lock (in_sqlite).  Functions return 0, -ENOMEM, -EIO (sqlite_columns_message says what), or -EINVAL where a value is no
- * whole number of its column's kind.
+ * Context: any thread of the finishing process or of a reader, without the GIL, one at a time for a database: readers
+ * within database.py's lock (in_sqlite).  Functions return 0, -ENOMEM, -EIO (sqlite_columns_message has the reason), or
+ * -EINVAL where a value is no whole number of its column's kind.
  */
 #include "passes.h"
 

@@ -44,20 +44,20 @@ struct cfi_row {
     struct cfi_rule rule;
 };
 
-/* Fills `rule` for the frame that executes at `pc`.  Never fails: CFA_NONE says "unknown". */
+/* Fills `rule` for the frame that executes at `pc`.  It never fails: CFA_NONE means "unknown". */
 void cfi_find(uint64_t pc, struct cfi_rule *rule);
 
 /* The same with the whole row; where there is no unwind information it is `pc` alone. */
 void cfi_find_row(uint64_t pc, struct cfi_row *row);
 
-/* Is the call at `pc` (its return address - 1), of code without unwind information, CPython's perf trampoline's?
- * Then it fills `rule`.  A system call. */
+/* Returns whether the call at `pc` (its return address - 1), of code without unwind information, is CPython's perf
+ * trampoline's; then it fills `rule`.  It makes a system call. */
 bool cfi_find_trampoline(uint64_t pc, struct cfi_rule *rule);
 
-/* The function (FDE) around `pc`.  False if there is no unwind information. */
+/* Finds the function (FDE) around `pc`.  Returns false if there is no unwind information. */
 bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end);
 
-/* Does `address` lie in a module that is loaded now (a cached rule may be of one that was)? */
+/* Returns whether `address` lies in a module that is loaded now (a cached rule may be of one that was). */
 bool cfi_is_mapped(uint64_t address);
 
 #endif

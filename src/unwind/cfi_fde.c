@@ -182,7 +182,7 @@ bool fde_find(uint64_t pc, struct fde *f)
     struct library object;
     if (!libraries_find(pc, &object) || !object.eh_frame)
         return false;
-    /* Of an executable with holes between its segments libc tells the one of the address. */
+    /* For an executable with holes between its segments libc returns the one of the address. */
     const uint8_t *header = object.eh_frame;
     uint64_t at = (uint64_t)header;
     if ((at < object.start || at >= object.end) && !libraries_find(at, &object))

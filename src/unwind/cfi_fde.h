@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cursor { /* reads never pass `end`: `bad` says that one wanted to */
+struct cursor { /* reads never pass `end`: `bad` is set where one wanted to */
     const uint8_t *p, *end;
     bool bad;
 };

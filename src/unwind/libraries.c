@@ -56,7 +56,7 @@ NO_TSAN static const struct library_entry *search(unsigned which, uint64_t addre
     return low ? &entry[low - 1] : NULL;
 }
 
-/* A version whose table was being written to meanwhile tells nothing. */
+/* A version whose table was being written to meanwhile is of no use. */
 NO_TSAN static bool look_up(uint64_t address, struct library_entry *found)
 {
     for (int i = 0; i < TRIES; i++) {

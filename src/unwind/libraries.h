@@ -1,12 +1,12 @@
 /* libraries.h - which loaded object (program, library, vdso) covers an address, and its `.eh_frame_hdr`.
  *
- * The C library knows: _dl_find_object (glibc 2.35) takes no lock.  Older ones say it only under the loader's
+ * The C library knows: _dl_find_object (glibc 2.35) takes no lock.  Older ones answer only under the loader's
  * lock (dl_iterate_phdr), so a table is built outside the handler then, and looked at here.  It lags behind:
- * a library is unknown until the next update, and whether one is still there its build-id tells (without one,
+ * a library is unknown until the next update, and its build-id shows whether one is still there (without one,
  * the beginning of its unwind table), which is read with a guard and compared.
  *
- * Context: libraries_find is async-signal-safe, on any thread at once; libraries_update: ordinary threads, one at a
- * time; libraries_use_table: while no sampler runs.
+ * Context: libraries_find is async-signal-safe, on any thread at once; libraries_update is for ordinary threads, one at
+ * a time; libraries_use_table is called while no sampler runs.
  */
 #ifndef PYH_LIBRARIES_H
 #define PYH_LIBRARIES_H
@@ -19,16 +19,16 @@ struct library {
     const uint8_t *eh_frame; /* .eh_frame_hdr; NULL: it has none */
 };
 
-/* False: nothing that is known covers the address. */
+/* Finds the object that covers the address.  Returns false if no known one does. */
 bool libraries_find(uint64_t address, struct library *o);
 
-/* Brings the table up to date, if it is used.  Whether it has changed. */
+/* Brings the table up to date, if it is used.  Returns whether it has changed. */
 bool libraries_update(void);
 
-/* By the table, whatever the C library can do (`wanted`), or only where it must be. */
+/* Makes libraries_find use the table whatever the C library can do (`wanted`), or only where it must. */
 void libraries_use_table(bool wanted);
 
-/* Is the table used?  Then it should be brought up to date often. */
+/* True where the table is used; then it should be brought up to date often. */
 extern bool libraries_by_table;
 
 /* Private to libraries.c and libraries_update.c. */

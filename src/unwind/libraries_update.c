@@ -1,4 +1,4 @@
-/* Which libraries are loaded, read anew when the loader says that it loaded or unloaded one (libraries.h). */
+/* Which libraries are loaded, read anew when the loader's counts show that it loaded or unloaded one (libraries.h). */
 #include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static int changed(struct dl_phdr_info *info, size_t size, void *arg)
     bool same = info->dlpi_adds == adds && info->dlpi_subs == subs;
     adds = info->dlpi_adds;
     subs = info->dlpi_subs;
-    return same ? 1 : 2; /* not 0: the first object tells enough */
+    return same ? 1 : 2; /* not 0: the first object is enough */
 }
 
 static int add(struct dl_phdr_info *info, size_t size, void *arg)

@@ -181,7 +181,7 @@ bool unwind_step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa, enum cf
     return step(u, r, true, cfa, kind);
 }
 
-/* Does unwinding from `r` meet `target` exactly (target 0: the thread's root)?  `*steps` says how
+/* Does unwinding from `r` meet `target` exactly (target 0: the thread's root)?  `*steps` is how
  * many frames it took, also if it does not. */
 static bool lands(struct unwind *u, struct unwind_regs r, uint64_t target, int *steps)
 {

@@ -10,7 +10,7 @@
  *   - where there is no anchor and the root is not met, by the nearest return address that looks
  *     like one: frames may be missing.
  *
- * Each leaves a frame that says so.  Every load is inside proven stack bounds or guarded.
+ * Each leaves a frame that shows it.  Every load is inside proven stack bounds or guarded.
  *
  * Context: async-signal-safe.
  */
@@ -62,24 +62,25 @@ static inline bool unwind_is_stop(const struct unwind *u, uint64_t cfa)
     return cfa - u->stop_cfa <= u->stop_slack;
 }
 
-/* One frame outwards.  CFA_NONE etc. as in the rule.  False: it is not possible; `cfa` means nothing then. */
+/* Takes one step, a frame outwards.  `kind` is as in the rule.  Returns false if that is not possible; `cfa` means
+ * nothing then. */
 bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum cfa_kind *kind);
 
-/* The rule for `pc`, where a call was made. */
+/* Returns the rule for `pc`, where a call was made. */
 struct cfi_rule unwind_rule(const struct unwind *u, uint64_t pc);
 
-/* Where the function around `pc`, where a call was made, begins; `pc` if there is no unwind information. */
+/* Returns where the function around `pc`, where a call was made, begins; `pc` if there is no unwind information. */
 uint64_t unwind_function(const struct unwind *u, uint64_t pc);
 
-/* Libraries were loaded or unloaded: no rule that was found before holds, from the next unwind_refresh on, at the
- * beginning of a walk. */
+/* Call unwind_forget_all where libraries were loaded or unloaded: no rule that was found before holds, from the next
+ * unwind_refresh on, at the beginning of a walk. */
 void unwind_forget_all(void);
 void unwind_refresh(struct unwind *u);
 
-/* The registers of the caller of the eval loop whose CFA is `cfa`.  False: not readable. */
+/* Finds the registers of the caller of the eval loop whose CFA is `cfa`.  Returns false if they cannot be read. */
 bool unwind_from_anchor(struct unwind *u, uint64_t cfa, struct unwind_regs *regs);
 
-/* At most `max` frames, innermost first.  Returns how many, and how the walk ended. */
+/* Finds at most `max` frames, innermost first.  Returns how many, and how the walk ended. */
 size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct native_frame *out,
                    size_t max, enum unwind_end *end);
 

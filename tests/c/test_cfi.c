@@ -378,7 +378,7 @@ __attribute__((noipa, section(".far"))) static int far_away(int x)
     return y[x & 7];
 }
 
-/* Of an executable with holes (BOLT makes such) _dl_find_object tells the segment of the address, and the unwind
+/* For an executable with holes (BOLT makes such) _dl_find_object returns the segment of the address, and the unwind
  * information of all. */
 static void modules_with_holes_are_whole(void **state)
 {

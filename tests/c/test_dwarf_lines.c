@@ -208,7 +208,7 @@ static void errors_say_what_is_missing(void **state)
     assert_int_equal(dwarf_lines_new(&lines, __FILE__, NULL, "", 0), -ENOEXEC);
 }
 
-/* Opens a copy of a library whose compressed sections say that they hold `unpacked` bytes: that
+/* Opens a copy of a library whose compressed sections claim to hold `unpacked` bytes: that
  * number stands behind `mark` in each, and zlib's stream, which begins with 0x78, at `stream`.
  * 1 if there are none. */
 static int open_with_sizes(const char *library, const char *mark, size_t mark_size, int stream,

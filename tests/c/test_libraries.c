@@ -1,4 +1,4 @@
-/* What a table of our own says of loaded objects, beside what the C library says. */
+/* What a table of our own has of loaded objects, beside what the C library has. */
 #include "unit.h"
 
 #include <dlfcn.h>
@@ -57,7 +57,7 @@ static int compare_object(struct dl_phdr_info *info, size_t size, void *n)
         if (h->p_type != PT_LOAD || !(h->p_flags & PF_X))
             continue;
         assert_true(by_table(at, &table));
-        assert_true(by_libc(at, &libc)); /* its mapping may be told in whole pages */
+        assert_true(by_libc(at, &libc)); /* its mapping may be given in whole pages */
         assert_true(table.start <= at && at < table.end);
         assert_ptr_equal(table.eh_frame, libc.eh_frame);
         ++*(int *)n;
@@ -65,7 +65,7 @@ static int compare_object(struct dl_phdr_info *info, size_t size, void *n)
     return 0;
 }
 
-static void all_objects_are_as_libc_says(void **state)
+static void all_objects_are_as_libc_has_them(void **state)
 {
     (void)state;
     int n = 0;
@@ -160,7 +160,7 @@ static void it_changes_while_others_look(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_objects_are_as_libc_says),
+        cmocka_unit_test(all_objects_are_as_libc_has_them),
         cmocka_unit_test(what_no_object_covers_is_unknown),
         cmocka_unit_test(a_library_is_known_after_an_update),
         cmocka_unit_test(another_library_is_not_taken_for_it),

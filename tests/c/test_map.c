@@ -66,7 +66,7 @@ static void all_is_kept_while_it_grows(void **state)
 }
 
 /* Keys of one place in a table of 1024, the last of it: they are found around the end. */
-static void keys_of_one_place_are_told_apart(void **state)
+static void keys_of_one_place_are_distinguished(void **state)
 {
     struct map *m = *state;
     uint64_t keys[200], n = 0;
@@ -148,7 +148,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(small_values_become_zero, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_is_kept_while_it_grows, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(keys_of_one_place_are_told_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(keys_of_one_place_are_distinguished, set_up, tear_down),
         cmocka_unit_test_setup_teardown(extreme_keys_are_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cleared_map_is_an_empty_one, set_up, tear_down),
         cmocka_unit_test(memory_is_zero),

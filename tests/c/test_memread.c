@@ -125,7 +125,7 @@ static const char *addresses_that_no_program_has_are_refused(void)
     return NULL;
 }
 
-static const char *what_lies_between_two_addresses_is_told_for_any_values(void)
+static const char *what_lies_between_two_addresses_is_known_for_any_values(void)
 {
     CHECK(memread_within(100, 200, 100, 100) && memread_within(100, 200, 150, 50));
     CHECK(memread_within(100, 200, 200, 0));
@@ -231,7 +231,7 @@ static const char *init_fails(void)
     return NULL;
 }
 
-static void init_says_so_where_no_way_works(void **state)
+static void init_reports_where_no_way_works(void **state)
 {
     (void)state;
     in_child(init_fails, true);
@@ -255,7 +255,7 @@ BEFORE(unreadable_memory_is_refused)
 BEFORE(pages_are_probed)
 BEFORE(a_read_into_unreadable_memory_is_refused)
 BEFORE(addresses_that_no_program_has_are_refused)
-BEFORE(what_lies_between_two_addresses_is_told_for_any_values)
+BEFORE(what_lies_between_two_addresses_is_known_for_any_values)
 BEFORE(pages_are_counted_up_to_the_first_hole)
 
 int main(void)
@@ -267,9 +267,9 @@ int main(void)
         BOTH_WAYS(pages_are_probed),
         BOTH_WAYS(a_read_into_unreadable_memory_is_refused),
         BOTH_WAYS(addresses_that_no_program_has_are_refused),
-        BOTH_WAYS(what_lies_between_two_addresses_is_told_for_any_values),
+        BOTH_WAYS(what_lies_between_two_addresses_is_known_for_any_values),
         BOTH_WAYS(pages_are_counted_up_to_the_first_hole),
-        cmocka_unit_test(init_says_so_where_no_way_works),
+        cmocka_unit_test(init_reports_where_no_way_works),
     };
     return cmocka_run_group_tests_name("memread", tests, NULL, NULL);
 }

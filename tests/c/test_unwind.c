@@ -220,7 +220,7 @@ static void the_registers_of_an_interrupted_frame_are_all_restored(void **state)
     assert_memory_equal(&unwound, &interrupted, sizeof unwound);
 }
 
-/* An epilogue that has popped rbp, while the rule still says where it was saved. */
+/* An epilogue that has popped rbp, while the rule still has where it was saved. */
 extern const char epilogue_after_pop[];
 __asm__(
     ".text\n.type in_epilogue, @function\n.hidden epilogue_after_pop\n.globl epilogue_after_pop\n"

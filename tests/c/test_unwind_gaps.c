@@ -396,7 +396,7 @@ static uint64_t anchors[2];
 static callback *below_the_anchor;
 static bool with_leftovers;
 
-/* Never called.  Its rules say, which is wrong, that it leaves rbp alone. */
+/* Never called.  By its rules, which are wrong, it leaves rbp alone. */
 extern const unsigned char leftover_return[] __attribute__((visibility("hidden")));
 __asm__(".text\n.type leftover, @function\n"
         "leftover: .cfi_startproc\n"
@@ -488,7 +488,7 @@ static void else_the_walk_goes_on_at_the_anchor(void **state)
     expect_outer(3, 1);
 }
 
-/* Its rules say, which is wrong, that its return address is where it keeps a zero. */
+/* By its rules, which are wrong, its return address is where it keeps a zero. */
 void ends_in_zero(callback *);
 extern const unsigned char ends_in_zero_return[] __attribute__((visibility("hidden")));
 __asm__(".text\n.globl ends_in_zero\n.hidden ends_in_zero\n.type ends_in_zero, @function\n"

@@ -1,6 +1,6 @@
 /* unit.h - cmocka, with what its header needs included before it.
  *
- * Each test_MODULE.c is one program; each of its cases says in its name what must hold.
+ * Each test_MODULE.c is one program; each of its cases has in its name what must hold.
  */
 #ifndef PYH_TEST_UNIT_H
 #define PYH_TEST_UNIT_H

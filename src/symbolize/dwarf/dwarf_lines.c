@@ -201,7 +201,7 @@ static void claim_by_units(Dwarf *dwarf, struct target *targets, size_t n, uint6
     }
 }
 
-/* For units that do not tell their ranges themselves. */
+/* For units that do not have their ranges themselves. */
 static void claim_by_aranges(Dwarf *dwarf, struct target *targets, size_t n)
 {
     Dwarf_Aranges *aranges;

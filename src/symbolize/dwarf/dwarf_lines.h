@@ -47,7 +47,7 @@ int dwarf_lines_new(struct dwarf_lines **out, const char *path, const char *buil
 void dwarf_lines_free(struct dwarf_lines *d);
 
 /* Fills out[i] for addresses[i], in any order.  Returns 0 or -ENOMEM.  Damaged DWARF is no error:
- * what it does not tell is not known. */
+ * what it does not have is not known. */
 int dwarf_lines_find(struct dwarf_lines *d, const uint64_t *addresses, size_t n,
                      struct source_position *out);
 

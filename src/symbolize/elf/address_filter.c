@@ -1,6 +1,6 @@
 /* address_filter.c - which addresses of a file are asked for: whether a symbol names any of them.
  *
- * A library has half a million symbols, and a profile some hundred addresses in it: most symbols are told to be of no
+ * A library has half a million symbols, and a profile some hundred addresses in it: most symbols are found to be of no
  * use by a bit or two.
  *
  * Context: as symbolize.h.

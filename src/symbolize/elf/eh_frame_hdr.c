@@ -1,7 +1,7 @@
-/* eh_frame_hdr.c - where functions start, as the unwind tables say it.
+/* eh_frame_hdr.c - where functions start, by the unwind tables.
  *
  * `.eh_frame_hdr` is a sorted table of (function start, FDE); it survives `strip`.  It keeps a
- * symbol without a size from naming the functions behind it that have no symbol, and says how far a
+ * symbol without a size from naming the functions behind it that have no symbol, and has how far a
  * function without a symbol reaches.
  *
  * Source: LSB Core, "Exception Frames", .eh_frame_hdr; the encodings are DWARF's DW_EH_PE_*.
@@ -74,7 +74,7 @@ void fde_index_frames(struct fde_index *f, const void *section, size_t size, uin
 }
 
 /* An FDE begins with its length, its CIE's distance, and the function's start and size, encoded as
- * the CIE says.  Everyone writes the start as a 4-byte distance from itself: if it reads as the
+ * in the CIE.  Everyone writes the start as a 4-byte distance from itself: if it reads as the
  * start that the table gave, then the size is the next 4 bytes. */
 static uint64_t fde_range(const struct fde_index *f, size_t entry)
 {

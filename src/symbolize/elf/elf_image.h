@@ -5,7 +5,7 @@
  * it is checked here, whether their contents make sense is for who reads them.  Only a file that
  * shrinks while it is mapped cannot be survived (SIGBUS).
  *
- * Context: as symbolize.h.  Functions return 0 or -errno unless they say otherwise.
+ * Context: as symbolize.h.  Functions return 0 or -errno unless otherwise stated.
  * Source: elf(5); System V gABI, chapters 4 and 5.
  */
 #ifndef PYH_ELF_IMAGE_H
@@ -34,8 +34,8 @@ struct elf_image { /* all zero: not open, may be closed */
     size_t n_sections;
 };
 
-/* -ENOEXEC: not an ELF64 little-endian program or library; -EBADMSG: its headers do not hold.
- * Whatever is returned, elf_image_close() is due. */
+/* Returns -ENOEXEC for what is no ELF64 little-endian program or library, -EBADMSG where its headers do not hold.
+ * Whatever it returns, elf_image_close() is due. */
 int elf_image_open(struct elf_image *image, const char *path);
 /* Takes a relocatable file, too, as dwz's alternate files are. */
 int elf_image_open_any(struct elf_image *image, const char *path);
@@ -43,15 +43,15 @@ int elf_image_open_any(struct elf_image *image, const char *path);
 int elf_image_open_memory(struct elf_image *image, char *bytes, size_t size);
 void elf_image_close(struct elf_image *image);
 
-/* By copy: in the file a header may lie unaligned.  0 if there is no such section (0 is none). */
+/* Copies the header, which may lie unaligned in the file.  Returns 0 if there is no such section (0 is none). */
 int elf_image_section(const struct elf_image *image, size_t index, Elf64_Shdr *header);
-/* The first section of a type, and of a name unless that is NULL; 0 if there is none. */
+/* Returns the first section of a type, and of a name unless that is NULL; 0 if there is none. */
 size_t elf_image_find(const struct elf_image *image, Elf64_Word type, const char *name);
-/* A section's bytes as they lie in the file, unaligned perhaps, and how many; 0 and NULL if it
- * has none there. */
+/* Finds a section's bytes as they lie in the file, unaligned perhaps, and returns how many; 0 and NULL if it has none
+ * there. */
 size_t elf_image_bytes(const struct elf_image *image, size_t index, const char **bytes);
 
-/* How many bytes all compressed sections say that they hold, `.zdebug_*` ones included. */
+/* Returns how many bytes all compressed sections claim to hold, `.zdebug_*` ones included. */
 uint64_t elf_image_unpacked_size(const struct elf_image *image);
 
 /* Lower-case hex; the empty string if the file carries none. */

@@ -1,7 +1,7 @@
 /* plt_stubs.c - names for x86-64's stubs of the procedure linkage table: `memcpy@plt`.
  *
  * A call of another file's function goes to a stub, which jumps to where its slot of the global offset
- * table points; the relocation of that slot says whose address the loader writes there.  Stubs lie
+ * table points; the relocation of that slot names whose address the loader writes there.  Stubs lie
  * in `.plt` and in what linkers put beside it (`.plt.sec`, `.plt.got`, `.iplt`), all of one size in a
  * section, and have no symbols.  A stub for a function that is chosen when the file is loaded
  * (STT_GNU_IFUNC) has, if that is not exported, no symbol in its relocation but the address of the
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STUB_SIZE 16 /* where the section does not say */
+#define STUB_SIZE 16 /* where the section does not have it */
 #define N_SECTIONS 4
 #define NAME_LENGTH_MAX (1u << 20)
 

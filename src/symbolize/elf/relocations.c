@@ -36,7 +36,7 @@ static int spend(struct reading *r, size_t words)
     return 1;
 }
 
-/* 0 if it is none of those that are told. */
+/* Returns 0 if it is none of those that are reported. */
 static int make_relocation(const Elf64_Rela *rela, struct relocation *out)
 {
     uint32_t symbol = (uint32_t)ELF64_R_SYM(rela->r_info);

@@ -2,12 +2,12 @@
  * to them.
  *
  * `strip` leaves `.dynsym`, where hidden functions are not.  But where an exported object holds
- * such a function's address, a relocation says so, and the object's name tells what it is:
+ * such a function's address, there is a relocation, and the object's name shows what it is:
  *
  *     vtable for at::Foo                   word 5     virtual function 3 of at::Foo
  *     at::native::DispatchStub<...>::AVX2  word 0     the kernel for AVX2 in that table
  *
- * A function begins where an FDE does (eh_frame_hdr.h) and is as long as that says.  Objects that the
+ * A function begins where an FDE does (eh_frame_hdr.h) and is as long as that.  Objects that the
  * program may write to name what they hold at its start.
  *
  * In a vtable, slots are counted from the address point, which follows the pointer to the
@@ -19,7 +19,7 @@
  *   1. of an object that is no vtable; of a static data member called DEFAULT, for what PyTorch
  *      enters there and under AVX2, too, is for no CPU in particular;
  *   2. of a primary virtual table; of the class with the shortest chain of bases above it, as far
- *      as exported type_infos tell;
+ *      as exported type_infos have it;
  *   3. of the smallest object, then of the first by its mangled name (by 256 bytes of it, then by
  *      its place in the string table); there the first table and slot.
  *
@@ -51,7 +51,7 @@
 #define WORD EXPORTED_WORD
 #define VTABLE_HEADER (2 * WORD)   /* offset to top, type_info; the address point follows */
 #define TYPE_INFO_BASES (2 * WORD) /* vtable and name come before what points to bases */
-#define CHAIN_MAX 32               /* bases above one another that are told apart */
+#define CHAIN_MAX 32               /* bases above one another that are distinguished */
 #define NAME_LENGTH_MAX (1u << 20)
 
 struct pointer { /* a relocated word of an object */

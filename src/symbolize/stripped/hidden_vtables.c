@@ -29,7 +29,7 @@
 
 #define WORD EXPORTED_WORD
 #define OF_TYPE_INFO UINT64_MAX /* a word's target: the vtable of a class of type_infos */
-#define CHAIN_MAX 32            /* bases above one another that are told apart */
+#define CHAIN_MAX 32            /* bases above one another that are distinguished */
 #define BASES_MAX 256
 #define NO_TYPE SIZE_MAX
 #define NAME_LENGTH_MAX (1u << 20)
