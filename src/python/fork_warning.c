@@ -9,7 +9,7 @@
  * of the C library's fork (pthread_atfork: OpenBLAS does).
  *
  * What is called then is a builtin, which runs no bytecode: a signal's handler that ran in Python code of ours could not
- * raise in the program.  For the same reason no audit hook hears of it.
+ * raise in the program.  For the same reason no audit hook is notified of it.
  *
  * Context: ordinary, with the GIL.
  */

@@ -143,7 +143,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     if (starting || sampler_running())
         return raise_start_error(-EBUSY, "a profiler is already running");
     starting = true; /* others may run meanwhile */
-    /* Before the first sample: codes may die after it.  If there is none it is said in the file. */
+    /* Before the first sample: codes may die after it.  If there is none, the file has that. */
     bool watches_code = process_hooks_watch_code();
     int error = sampler_start(&options.sampler, &info);
     starting = false;
@@ -219,12 +219,12 @@ PyDoc_STRVAR(
 
 static void write_last_meta(PyObject *describe, struct native_region_losses regions)
 {
-    PyObject *said = native_said(sampler_generation(), regions, sampler_exact());
-    PyObject *text = said ? PyObject_CallOneArg(describe, said) : NULL;
+    PyObject *summary = native_summary(sampler_generation(), regions, sampler_exact());
+    PyObject *text = summary ? PyObject_CallOneArg(describe, summary) : NULL;
     if (text && PyBytes_Check(text))
         sampler_write(SPOOL_META, NULL, 0, PyBytes_AS_STRING(text),
                       (uint32_t)PyBytes_GET_SIZE(text));
-    Py_XDECREF(said);
+    Py_XDECREF(summary);
     Py_XDECREF(text);
     PyErr_Clear();
 }

@@ -1,4 +1,4 @@
-/* native.h - what the files of the extension offer one another; with the GIL, where nothing else is said.
+/* native.h - what the files of the extension offer one another; with the GIL, unless otherwise stated.
  */
 #ifndef PYH_NATIVE_H
 #define PYH_NATIVE_H
@@ -33,8 +33,8 @@ PyObject *fork_warning_threads(PyObject *self, PyObject *unused);
 
 /* --- live_figures.c ------------------------------------------------------------------------------ */
 
-/* [(caller's code object or None, calls, nanoseconds)] of the function of a code object.  `knows_deaths`: a code object
- * that is in the table is alive. */
+/* Returns [(caller's code object or None, calls, nanoseconds)] of the function of a code object.  With `knows_deaths`,
+ * a code object that is in the table is alive. */
 PyObject *live_figures(struct exact *x, PyObject *code, bool knows_deaths);
 
 /* --- method_swap.c ------------------------------------------------------------------------------- */
@@ -47,9 +47,9 @@ struct method_swap {
     PyCFunction original;
 };
 
-/* Leaves no exception set.  Without an effect where there is no such function. */
+/* Leaves no exception set.  It has no effect where there is no such function. */
 void method_swap_in(struct method_swap *m);
-/* Not where somebody else has come after us.  Safe in a forked child. */
+/* It has no effect where somebody else has come after us.  Safe in a forked child. */
 void method_swap_out(struct method_swap *m);
 
 /* --- native_tools.c ------------------------------------------------------------------------------ */
@@ -57,18 +57,18 @@ void method_swap_out(struct method_swap *m);
 /* open_tool(path): loads the tool for all of the process to find, and for good.  Raises OSError. */
 PyObject *native_open_tool(PyObject *self, PyObject *path);
 
-/* A new dict of meta keys: unplaced_regions, unmatched_regions, counting_more_ns (instrument_more_ns; `x` NULL: 0),
- * other_tools (monitoring.c), counters, metadata.  NULL: an exception is set. */
-PyObject *native_said(uint32_t generation, struct native_region_losses losses,
-                      const struct exact *x);
+/* Returns a new dict of meta keys: unplaced_regions, unmatched_regions, counting_more_ns (instrument_more_ns; `x` NULL:
+ * 0), other_tools (monitoring.c), counters, metadata.  NULL: an exception is set. */
+PyObject *native_summary(uint32_t generation, struct native_region_losses losses,
+                         const struct exact *x);
 
 /* --- process_hooks.c ----------------------------------------------------------------------------- */
 
-/* Once for the process: neither kind of hook can be taken back; they do nothing while no profiler runs.  A forked
- * child calls `in_child` first.  -1 with an exception set. */
+/* Call it once for the process: neither kind of hook can be taken back; they do nothing while no profiler runs.  A
+ * forked child calls `in_child` first.  Returns 0 or -1 with an exception set. */
 int process_hooks_install(void (*in_child)(void));
 
-/* To be told of code objects, of whose watchers CPython has eight; a forked child has its parent's.  False: all are
+/* Watches code objects, of whose watchers CPython has eight; a forked child has its parent's.  Returns false if all are
  * taken. */
 bool process_hooks_watch_code(void);
 void process_hooks_unwatch_code(void);
@@ -94,8 +94,8 @@ PyObject *program_compile_command(PyObject *self, PyObject *text);
 /* begin_code(code): runs it in `__main__`.  Raises what it raises, in a frame of ours. */
 PyObject *program_begin_code(PyObject *self, PyObject *code);
 
-/* begin_call(beginner, function, *arguments): the same for the call of a function that calls `beginner`, which hands over
- * to the program by exec(). */
+/* begin_call(beginner, function, *arguments): the same for the call of a function that calls `beginner`, which hands
+ * over to the program by exec(). */
 PyObject *program_begin_call(PyObject *self, PyObject *const *args, Py_ssize_t n);
 
 /* end_program(error | None, finder: str | None) -> what reports the error, without the frame of ours, when it is let go
@@ -113,17 +113,18 @@ PyObject *program_call_apart(PyObject *self, PyObject *const *args, Py_ssize_t n
 /* launcher(*kept) -> kept: where the program begins; from now on where it did when `kept` was returned. */
 PyObject *program_launcher(PyObject *self, PyObject *args);
 
-/* exec() is called: is it by `beginner`, for the first time?  Then its frame is the launcher's last from now on. */
+/* exec() is called.  Returns whether it is by `beginner`, for the first time: then its frame is the launcher's last
+ * from now on. */
 bool program_begins_now(void);
 
 /* --- spawns.c ------------------------------------------------------------------------------------ */
 
-/* Each one is told to `count`, from now on. */
+/* Calls `count` for each spawn, from now on. */
 void spawns_watch(void (*count)(void));
 void spawns_unwatch(void); /* also in a forked child */
 /* Audit events. */
 void spawns_audit(const char *event);
-/* Does the calling thread's fork() belong to what is counted here? */
+/* Returns whether the calling thread's fork() belongs to what is counted here. */
 bool spawns_forks(void);
 
 /* --- start_options.c ----------------------------------------------------------------------------- */
@@ -135,12 +136,12 @@ struct start_options {
     int paused;         /* until resume() */
     PyObject *filter, *keep, *lines_of, *arguments_of, *usage_of; /* borrowed; NULL: none */
     uint32_t max_calls; /* so many are kept all (kept_calls.h) */
-    uint32_t usage;     /* enum usage_kinds: what is told of them */
+    uint32_t usage;     /* enum usage_kinds: what is recorded of them */
     PyObject *
         own; /* borrowed; what the files of functions begin with that are not recorded; NULL: none */
 };
 
-/* From start's arguments.  What they refer to is theirs.  0, or -1 with an exception set. */
+/* Fills `o` from start's arguments.  What they refer to is theirs.  Returns 0, or -1 with an exception set. */
 int start_options_parse(struct start_options *o, PyObject *args, PyObject *keywords);
 
 /* --- whole_write.c ------------------------------------------------------------------------------- */
@@ -151,10 +152,10 @@ PyObject *whole_write(PyObject *self, PyObject *raw);
 
 /* --- window.c ------------------------------------------------------------------------------------ */
 
-/* How many windows are open. */
+/* Returns how many windows are open. */
 uint32_t window_n_open(void);
 
-/* Adds the type `window`.  0, or -1 with an exception set. */
+/* Adds the type `window`.  Returns 0, or -1 with an exception set. */
 int window_add_type(PyObject *module);
 
 #endif

@@ -1,4 +1,5 @@
-/* native_tools.c - tools of other systems' instrumentation (capi/), and what instrumented code said at a session's end.
+/* native_tools.c - tools of other systems' instrumentation (capi/), and what instrumented code has set by a session's
+ * end.
  *
  * Context: with the GIL.
  */
@@ -53,13 +54,13 @@ PyObject *native_open_tool(PyObject *self, PyObject *path)
     return text ? open_library(text) : NULL;
 }
 
-struct said {
+struct values {
     PyObject *counters, *metadata; /* NULL: an exception is set */
 };
 
 static void take_counter(void *arg, const struct pyhybrid_counted *c)
 {
-    struct said *to = arg;
+    struct values *to = arg;
     PyObject *row = to->counters
                         ? Py_BuildValue("{sNsKsdsdsdsd}", "name", text_of(c->name), "n",
                                         (unsigned long long)c->n, "sum", c->sum, "min", c->min,
@@ -72,7 +73,7 @@ static void take_counter(void *arg, const struct pyhybrid_counted *c)
 
 static void take_metadata(void *arg, const char *name, const char *value)
 {
-    struct said *to = arg;
+    struct values *to = arg;
     PyObject *key = to->metadata ? text_of(name) : NULL, *text = key ? text_of(value) : NULL;
     if (!text || PyDict_SetItem(to->metadata, key, text))
         Py_CLEAR(to->metadata);
@@ -80,20 +81,21 @@ static void take_metadata(void *arg, const char *name, const char *value)
     Py_XDECREF(text);
 }
 
-PyObject *native_said(uint32_t generation, struct native_region_losses losses,
-                      const struct exact *x)
+PyObject *native_summary(uint32_t generation, struct native_region_losses losses,
+                         const struct exact *x)
 {
-    struct said said = {PyList_New(0), PyDict_New()};
-    native_region_values(generation, &(struct pyhybrid_values){take_counter, take_metadata, &said});
-    if (!said.counters || !said.metadata) {
-        Py_XDECREF(said.counters);
-        Py_XDECREF(said.metadata);
+    struct values taken = {PyList_New(0), PyDict_New()};
+    native_region_values(generation,
+                         &(struct pyhybrid_values){take_counter, take_metadata, &taken});
+    if (!taken.counters || !taken.metadata) {
+        Py_XDECREF(taken.counters);
+        Py_XDECREF(taken.metadata);
         return NULL;
     }
     return Py_BuildValue("{sKsKsLsOsNsN}", "unplaced_regions",
                          (unsigned long long)losses.n_unplaced, "unmatched_regions",
                          (unsigned long long)losses.n_unmatched, "counting_more_ns",
                          x ? (long long)instrument_more_ns(x) : 0, "other_tools",
-                         monitoring_has_others() ? Py_True : Py_False, "counters", said.counters,
-                         "metadata", said.metadata);
+                         monitoring_has_others() ? Py_True : Py_False, "counters", taken.counters,
+                         "metadata", taken.metadata);
 }

@@ -19,7 +19,7 @@
 #include "sampler.h"
 
 static int watcher = -1;
-static void (*tell_child)(void); /* NULL: not installed */
+static void (*in_forked_child)(void); /* NULL: not installed */
 
 static void without_gil(void (*what)(void *), void *arg)
 {
@@ -42,7 +42,7 @@ static void after_fork_parent(void)
 
 static void after_fork_child(void)
 {
-    tell_child();
+    in_forked_child();
     leave_unwatch();
     spawns_unwatch();
     loader_after_fork_child();
@@ -84,11 +84,11 @@ static int on_audit(const char *event, PyObject *args, void *data)
 
 int process_hooks_install(void (*in_child)(void))
 {
-    if (tell_child)
+    if (in_forked_child)
         return 0;
     if (PySys_AddAuditHook(on_audit, NULL))
         return -1;
-    tell_child = in_child;
+    in_forked_child = in_child;
     instrument_thread_begins = sampler_thread_begins;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     sampler_set_blocking(without_gil);

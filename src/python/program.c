@@ -4,8 +4,8 @@
  *     next(filter(None, [file]))       begin_code(code)                  begin_call(beginner, function, ...)
  *     end_file(file, failed)           end_program(error, None)          end_program(error, its file)
  *
- * What begins it leaves its frame to the function of the interpreter that it calls (a tail call), and so does what reports
- * an error: no library but the interpreter's lies below the program.  Rust's standard library keeps the debug
+ * What begins it leaves its frame to the function of the interpreter that it calls (a tail call), and so does what
+ * reports an error: no library but the interpreter's lies below the program.  Rust's standard library keeps the debug
  * information of four libraries; with a fifth on the stack each of its backtraces reads all of it anew.
  *
  * What ends a program (an exception, SystemExit, a hook that fails) is handled by the interpreter, and no traceback has
@@ -96,7 +96,7 @@ PyObject *program_never_began(PyObject *self, PyObject *unused)
     return PyBool_FromLong(never_began);
 }
 
-/* The code of a source file has not yet been run: of that the interpreter tells (the audit event exec). */
+/* The code of a source file has not yet been run: the interpreter reports that (the audit event exec). */
 static _Atomic bool source_awaited;
 
 /* Of the import system, which is frozen, or of the file `finder`? */
@@ -144,7 +144,8 @@ static bool reads_code(FILE *file)
     return is_code;
 }
 
-/* Is it a `.pyc` that this interpreter runs, whatever its name?  Where that cannot be told any more, it may have been. */
+/* Is it a `.pyc` that this interpreter runs, whatever its name?  Where that cannot be found out any more, it may have
+ * been. */
 static bool may_be_compiled(const char *name)
 {
     struct stat status;

@@ -31,7 +31,7 @@ static bool is_handled(PyObject *signal, int number)
     return handled;
 }
 
-/* The interpreter is told that they are ignored, so it leaves them as they are when it is taken down. */
+/* For the interpreter they are set to be ignored, so it leaves them as they are when it is taken down. */
 void at_exit_hold_signals(PyObject *signal)
 {
     bool handled[NSIG];

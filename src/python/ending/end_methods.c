@@ -87,9 +87,9 @@ static char **strings(PyObject *list)
 }
 
 static pid_t start_child(const char *path, char *const argv[], char *const environment[], int lock,
-                         int tells)
+                         int reports)
 {
-    int input = tells ? exit_wait_socket() : -1; /* without one nothing is told */
+    int input = reports ? exit_wait_socket() : -1; /* without one nothing is reported */
     pid_t pid = own_process_child(path, argv, environment, lock, input);
     if (input >= 0)
         close(input);
@@ -109,14 +109,14 @@ typedef pid_t start_process(const char *, char *const[], char *const[], int, int
 static pid_t start(start_process *process, PyObject *args)
 {
     PyObject *argv_list, *environment_list;
-    int lock, tells = false;
+    int lock, reports = false;
     pid_t pid = -EINVAL;
     if (!PyArg_ParseTuple(args, "O!O!i|p", &PyList_Type, &argv_list, &PyList_Type,
-                          &environment_list, &lock, &tells))
+                          &environment_list, &lock, &reports))
         return -1;
     char **argv = strings(argv_list), **environment = argv ? strings(environment_list) : NULL;
     if (environment)
-        pid = process(argv[0], argv, environment, lock, tells);
+        pid = process(argv[0], argv, environment, lock, reports);
     PyMem_Free(argv);
     PyMem_Free(environment);
     if (pid < 0 && !PyErr_Occurred()) {
@@ -163,10 +163,10 @@ static PyObject *keep_companion(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(companion_said_doc, "companion_said(timeout_ms: int) -> tuple[bytes, bool]\n\n"
-                                 "What it has said, and whether it has ended: companion.c.");
+PyDoc_STRVAR(message_doc, "companion_said(timeout_ms: int) -> tuple[bytes, bool]\n\n"
+                          "What it has said, and whether it has ended: companion.c.");
 
-static PyObject *said(PyObject *self, PyObject *args)
+static PyObject *message(PyObject *self, PyObject *args)
 {
     (void)self;
     int timeout_ms;
@@ -174,7 +174,7 @@ static PyObject *said(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "i", &timeout_ms))
         return NULL;
     PyThreadState *state = PyEval_SaveThread();
-    const char *text = companion_said(timeout_ms, &ended);
+    const char *text = companion_message(timeout_ms, &ended);
     PyEval_RestoreThread(state);
     return Py_BuildValue("yN", text, PyBool_FromLong(ended));
 }
@@ -194,7 +194,7 @@ PyMethodDef end_methods[] = {
     {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
     {"at_exit", at_exit, METH_VARARGS, at_exit_doc},
     {"keep_companion", keep_companion, METH_VARARGS, keep_companion_doc},
-    {"companion_said", said, METH_VARARGS, companion_said_doc},
+    {"companion_said", message, METH_VARARGS, message_doc},
     {"drop_companion", drop_companion, METH_NOARGS, drop_companion_doc},
     {"on_leaving", on_leaving, METH_O, on_leaving_doc},
     {"spawn", spawn, METH_VARARGS, spawn_doc},

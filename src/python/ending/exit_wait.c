@@ -25,29 +25,29 @@
 static pid_t self, finisher;
 static char *spool;
 static uint64_t cpu_ns; /* of this process, when its end began */
-static struct own_fd told = {.fd = -1};
+static struct own_fd to_finisher = {.fd = -1};
 #define FLOOR 64 /* what is left below it is the program's */
 
-/* The profile is made, or why it is not has been said: capture/finisher.py. */
+/* The profile is made, or why it is not has been reported: capture/finisher.py. */
 static int is_known(int code)
 {
     return code == 0 || code == 3 || code == 4 || code == 130;
 }
 
-/* With no more than an end of a socket, a process that ends otherwise tells nothing. */
-static void tell_cpu_time(void)
+/* With no more than an end of a socket, a process that ends otherwise reports nothing. */
+static void send_cpu_time(void)
 {
     uint64_t taken_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
-    if (own_fd_is(&told))
-        (void)!send(told.fd, &taken_ns, sizeof taken_ns, MSG_NOSIGNAL | MSG_DONTWAIT);
-    own_fd_close(&told);
+    if (own_fd_is(&to_finisher))
+        (void)!send(to_finisher.fd, &taken_ns, sizeof taken_ns, MSG_NOSIGNAL | MSG_DONTWAIT);
+    own_fd_close(&to_finisher);
 }
 
 static void wait_for_finisher(void)
 {
     int status;
     pid_t ended;
-    tell_cpu_time();
+    send_cpu_time();
     late_signals_hold_again();
     do
         ended = waitpid(finisher, &status, 0);
@@ -85,10 +85,10 @@ int exit_wait_prepare(void)
 int exit_wait_socket(void)
 {
     int ends[2];
-    own_fd_close(&told);
+    own_fd_close(&to_finisher);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
         return -errno;
-    int error = own_fd_keep(&told, ends[0], FLOOR);
+    int error = own_fd_keep(&to_finisher, ends[0], FLOOR);
     if (error)
         close(ends[1]);
     return error ? error : ends[1];

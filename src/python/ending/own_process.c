@@ -4,7 +4,7 @@
  * In C, for the program may have replaced any function of Python's: debuggers do (os.posix_spawn, subprocess).
  *
  * `path` is run with these arguments and this environment; its descriptor 3 is `lock` (-1, or one that cannot be passed
- * on: none), all others but the standard streams are as close-on-exec says.  No machine needs to have /dev/null.
+ * on: none), all others but the standard streams are as close-on-exec has it.  No machine needs to have /dev/null.
  *
  * Context: ordinary; no Python.
  */
