@@ -116,7 +116,7 @@ static uint32_t number_of(struct codes *c, uint64_t hash, bool *is_new)
     return 0;
 }
 
-#define SAID_BITS (2 * CODES_NUMBER_BITS)
+#define NUMBERS_BITS (2 * CODES_NUMBER_BITS)
 
 uint64_t codes_intern(struct codes *c, uint64_t address, struct code_record *r, size_t bytes,
                       bool *is_new)
@@ -127,14 +127,14 @@ uint64_t codes_intern(struct codes *c, uint64_t address, struct code_record *r, 
     uint64_t hash = mix(mix(r->first_line, (uint64_t)r->qualname_bytes << 32 | r->qualname_kind),
                         r->file_name_kind);
     hash = mix_bytes(hash, r->text, names);
-    /* The lowest bit tells which of the two it is. */
+    /* The lowest bit distinguishes the two. */
     r->function = number_of(c, hash | 1, &unused);
     hash = mix_bytes(mix(hash, r->first_traceable), r->text + names, bytes - sizeof *r - names);
     r->number = r->function ? number_of(c, (hash | 2) & ~1ull, is_new) : 0;
     uint64_t id = r->number ? codes_add(c, address, &unused) : 0;
     if (id)
-        atomic_store_explicit(&c->said[id & (SLOTS - 1)],
-                              id >> SLOT_BITS << SAID_BITS |
+        atomic_store_explicit(&c->numbers[id & (SLOTS - 1)],
+                              id >> SLOT_BITS << NUMBERS_BITS |
                                   (uint64_t)r->number << CODES_NUMBER_BITS | r->function,
                               memory_order_release);
     return id;
@@ -142,11 +142,11 @@ uint64_t codes_intern(struct codes *c, uint64_t address, struct code_record *r, 
 
 struct code_numbers codes_numbers(const struct codes *c, uint64_t id)
 {
-    uint64_t said = atomic_load_explicit(&c->said[id & (SLOTS - 1)], memory_order_acquire);
-    if (!id || said >> SAID_BITS != id >> SLOT_BITS)
+    uint64_t numbers = atomic_load_explicit(&c->numbers[id & (SLOTS - 1)], memory_order_acquire);
+    if (!id || numbers >> NUMBERS_BITS != id >> SLOT_BITS)
         return (struct code_numbers){0};
-    return (struct code_numbers){.number = said >> CODES_NUMBER_BITS & (CODES_NUMBERS - 1),
-                                 .function = said & (CODES_NUMBERS - 1)};
+    return (struct code_numbers){.number = numbers >> CODES_NUMBER_BITS & (CODES_NUMBERS - 1),
+                                 .function = numbers & (CODES_NUMBERS - 1)};
 }
 
 void codes_forget(struct codes *c, uint64_t address)

@@ -9,13 +9,13 @@
  * only; an id is (slot, generation).  Its upper half is touched where the lower one is full.
  *
  * Programs make the same functions again and again (exec, namedtuple, templates, compilers of graphs).  So beside its
- * id a code object has two numbers, of what it says, which stay when it dies: those of the same file, first line and
- * qualified name are one function; those that agree in their line table, too, have one number.  Both are places of hashes
- * in a second table, from which nothing is removed, with two halves, too.  So some 500,000 functions are told apart, of 250,000 code
- * objects at a time; what is beyond is [unknown python].
+ * id a code object has two numbers, of its contents, which stay when it dies: those of the same file, first line and
+ * qualified name are one function; those that agree in their line table, too, have one number.  Both are places of
+ * hashes in a second table, from which nothing is removed, with two halves, too.  So some 500,000 functions are
+ * distinguished, of 250,000 code objects at a time; what is beyond is [unknown python].
  *
- * Context: all but the following are async-signal-safe and callable from any thread at once;
- * codes_forget needs the GIL; codes_new and codes_free ordinary context.
+ * Context: all are async-signal-safe and callable from any thread at once, except that
+ * codes_forget needs the GIL, and codes_new and codes_free ordinary context.
  */
 #ifndef PYH_CODES_H
 #define PYH_CODES_H
@@ -35,11 +35,11 @@
  * gone, a probe goes on. */
 struct codes {
     _Atomic uint64_t slot[CODES_SLOTS];
-    _Atomic uint64_t said[CODES_SLOTS];     /* the generation that the numbers are of, and these */
+    _Atomic uint64_t numbers[CODES_SLOTS];  /* the generation that the numbers are of, and these */
     _Atomic uint64_t number[CODES_NUMBERS]; /* hashes; 0 is never used */
 };
 
-/* What the code object at an address says; 0: not known. */
+/* The numbers of a code object's contents; 0: not known. */
 struct code_numbers {
     uint32_t number, function;
 };
@@ -47,37 +47,39 @@ struct code_numbers {
 struct codes *codes_new(void); /* NULL: no memory */
 void codes_free(struct codes *c);
 
-/* The id of the code object at `address`, 0 if it is not in the table. */
+/* Returns the id of the code object at `address`, or 0 if it is not in the table. */
 uint64_t codes_find(const struct codes *c, uint64_t address);
 
-/* Adds it.  `*added` is false if another thread was faster.  0: no room near its place. */
+/* Adds the code object and returns its id, or 0 if there is no room near its place.  `*added` is false if another
+ * thread was faster. */
 uint64_t codes_add(struct codes *c, uint64_t address, bool *added);
 
 struct code_record;
 
-/* The same for the code object whose names, `bytes` in all, are in `r`: its numbers are set there.  *is_new: nobody has
- * said that before, so the record is to go to the drain.  0: no room for it or for the numbers. */
+/* The same for the code object whose names, `bytes` in all, are in `r`: its numbers are set there.  *is_new is true if
+ * no code object with these contents was seen before, so the record is to go to the drain.  Returns 0 if there is no
+ * room for it or for the numbers. */
 uint64_t codes_intern(struct codes *c, uint64_t address, struct code_record *r, size_t bytes,
                       bool *is_new);
 
-/* The numbers of the code object that has `id`. */
+/* Returns the numbers of the code object that has `id`. */
 struct code_numbers codes_numbers(const struct codes *c, uint64_t id);
 
-/* Is `id` (not 0) still the id of the code object at `address`? */
+/* Returns whether `id` (not 0) is still the id of the code object at `address`. */
 static inline bool codes_holds(const struct codes *c, uint64_t id, uint64_t address)
 {
     uint64_t value = atomic_load_explicit(&c->slot[id & (CODES_SLOTS - 1)], memory_order_relaxed);
     return value == (address >> 3 << CODES_GENERATION_BITS | id >> CODES_SLOT_BITS);
 }
 
-/* The address of the code object in a slot; 0: there is none. */
+/* Returns the address of the code object in a slot, or 0 if there is none. */
 static inline uint64_t codes_at(const struct codes *c, uint32_t slot)
 {
     return atomic_load_explicit(&c->slot[slot], memory_order_relaxed) >> CODES_GENERATION_BITS << 3;
 }
 
-/* The object at `address` is about to be freed, or just made: a sample whose links are stale may have met the one
- * before it after its death. */
+/* Takes out the object at `address`, which is about to be freed, or just made: a sample whose links are stale may have
+ * met the one before it after its death. */
 void codes_forget(struct codes *c, uint64_t address);
 
 #endif

@@ -1,8 +1,8 @@
 /* instance_table.h - objects that are frames of their own where their method runs: layers of a model.
  *
- * One code object is told (instance_method), the way into all of them: where it runs, its first local variable says for which
- * object.  The table maps that object's address to a word (frame.h, PYH_TAG_REGION), which is put between the method and its
- * caller.  An object that dies is taken out before another can have its address.
+ * One code object is known (instance_method), the way into all of them: where it runs, its first local variable is the
+ * object.  The table maps that object's address to a word (frame.h, PYH_TAG_REGION), which is put between the method
+ * and its caller.  An object that dies is taken out before another can have its address.
  *
  * Context: instance_word and instance_word_of_frame are async-signal-safe; the others need the GIL.
  */
@@ -31,28 +31,29 @@ struct instance_table {
     struct instance slot[];
 };
 
-/* NULL: none has been in it.  One that was outgrown stays where it is: a handler may be reading it. */
+/* The table; NULL: no object has been in it.  One that was outgrown stays where it is: a handler may be reading it. */
 extern _Atomic(struct instance_table *) instance_table;
 
-/* The object's slot, or the free one where it would be. */
+/* Returns the object's slot, or the free one where it would be. */
 struct instance *instance_slot(struct instance_table *t, uint64_t address);
 
 /* The method's code object; 0: there is none. */
 extern _Atomic uint64_t instance_method;
 
-/* 0: it is not in the table. */
+/* Returns the object's word, or 0 if it is not in the table. */
 uint64_t instance_word(uint64_t address);
 
-/* Of the frame at `frame`, which can be read as far as its locals, and which runs the method. */
+/* The same for the object of the frame at `frame`, which can be read as far as its locals, and which runs the
+ * method. */
 uint64_t instance_word_of_frame(uint64_t frame);
 
-/* NULL: it is not there. */
+/* Returns the object's place, or NULL if it is not there. */
 struct instance *instance_find(uint64_t address);
 
-/* The place of a new one, with its object, but without a word.  Places move.  NULL: no memory. */
+/* Returns the place of a new one, with its object, but without a word.  Places move.  NULL: no memory. */
 struct instance *instance_add(uint64_t address);
 
-/* One after another, the dead ones, too; NULL: no more. */
+/* Returns one after another, the dead ones, too; NULL: no more. */
 struct instance *instance_at(uint32_t i);
 
 #endif

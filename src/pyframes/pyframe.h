@@ -2,7 +2,7 @@
  *
  * CPython keeps an "entry frame" in the C stack frame of each eval loop; it ends the run of
  * Python frames that this eval loop executes (Python-to-Python calls do not use the C stack).  So
- * an entry frame's address tells which native frame the run before it belongs to, with no name
+ * an entry frame's address shows which native frame the run before it belongs to, with no name
  * and no symbol (ARCHITECTURE.md, "The join").
  *
  * All that differs between CPython versions stands in pyframe_version.h, and marked in pyframe.c.

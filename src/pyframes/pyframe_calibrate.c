@@ -20,7 +20,7 @@ static bool offsets_agree(void)
 #endif
 }
 
-/* Is `found` the code of the caller's frame, as CPython itself says? */
+/* Is `found` the code of the caller's frame, as CPython itself has it? */
 static bool is_current_code(uint64_t found)
 {
     PyFrameObject *frame = PyEval_GetFrame();

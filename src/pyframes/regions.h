@@ -3,10 +3,11 @@
  * A region belongs to the Python frame that entered it, and is where that frame is: a coroutine's
  * regions are suspended with it.  Each thread has a list of its own; the handler reads it.
  *
- * Those that native code pushes (capi/pyhybrid.h) belong to the thread: when their function ends, they are the caller's.
+ * Those that native code pushes (capi/pyhybrid.h) belong to the thread: when their function ends, they are the
+ * caller's.
  *
- * Context: regions_this_thread and struct regions are read in signal handlers of the same thread, and written by it (with the
- * GIL, another thread may empty a slot that is not native).
+ * Context: regions_this_thread and struct regions are read in signal handlers of the same thread, and written by it
+ * (with the GIL, another thread may empty a slot that is not native).
  */
 #ifndef PYH_REGIONS_H
 #define PYH_REGIONS_H
@@ -33,8 +34,8 @@ struct regions {
     uint32_t capacity;
 };
 
-/* Is it one of the frame at `frame`, which runs `code`?  Another function's may have come to the place of one that is
- * gone: of a helper that entered the region, and returned. */
+/* Returns whether the region is one of the frame at `frame`, which runs `code`.  Another function's may have come to
+ * the place of one that is gone: of a helper that entered the region, and returned. */
 static inline bool region_is_of(const struct region_slot *slot, uint64_t frame, uint64_t code)
 {
     return atomic_load_explicit(&slot->frame, memory_order_relaxed) == frame && slot->code == code;

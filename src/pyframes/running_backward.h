@@ -1,9 +1,11 @@
-/* running_backward.h - for which earlier calls the calling thread does work just now: an autograd node for the layer that made it.
+/* running_backward.h - for which earlier calls the calling thread does work just now: an autograd node for the layer
+ * that made it.
  *
- * An entry has the address of something in the stack frame of the function that does the work.  The handler puts the word
- * between that frame and what it calls, by address as entry frames are placed (join.h).
+ * An entry has the address of something in the stack frame of the function that does the work.  The handler puts the
+ * word between that frame and what it calls, by address as entry frames are placed (join.h).
  *
- * Context: causes_this_thread and struct causes are read in signal handlers of the same thread, and written by it alone.
+ * Context: causes_this_thread and struct causes are read in signal handlers of the same thread, and written by it
+ * alone.
  */
 #ifndef PYH_RUNNING_BACKWARD_H
 #define PYH_RUNNING_BACKWARD_H

@@ -46,7 +46,7 @@ bool thread_was_waiting(const ucontext_t *context)
 
 uint32_t thread_cpu(void)
 {
-    /* glibc 2.35 registers this area for each thread; where the kernel or a tunable refuses it, cpu_id says so. */
+    /* glibc 2.35 registers this area for each thread; where the kernel or a tunable refuses it, cpu_id shows it. */
     const struct rseq *area = NULL;
     if (&__rseq_size && __rseq_size)
         area = (const struct rseq *)(arch_thread_pointer() + (uint64_t)__rseq_offset);

@@ -48,7 +48,7 @@ static void what_is_added_is_found(void **state)
     assert_int_equal(codes_find(*state, HEAP + 16), 0);
 }
 
-static void slots_tell_what_is_there(void **state)
+static void slots_have_what_is_there(void **state)
 {
     bool added;
     uint64_t last = 0, n = 0;
@@ -191,9 +191,9 @@ static void without_room_it_gives_zero_and_harms_nothing(void **state)
     free(ids);
 }
 
-/* A code object at `address` that says these; true: nobody had. */
-static bool says(struct codes *c, uint64_t address, const char *name, uint32_t line, uint32_t table,
-                 struct code_numbers *numbers)
+/* A code object at `address` with these contents; true: none had them. */
+static bool interns(struct codes *c, uint64_t address, const char *name, uint32_t line,
+                    uint32_t table, struct code_numbers *numbers)
 {
     union {
         struct code_record r;
@@ -213,23 +213,23 @@ static bool says(struct codes *c, uint64_t address, const char *name, uint32_t l
     return is_new;
 }
 
-static void numbers_are_of_what_code_objects_say(void **state)
+static void numbers_are_of_what_code_objects_contain(void **state)
 {
     struct code_numbers first, again, table, line, name;
-    assert_true(says(*state, HEAP, "f", 1, 1, &first));
+    assert_true(interns(*state, HEAP, "f", 1, 1, &first));
     codes_forget(*state, HEAP);
-    assert_false(says(*state, HEAP, "f", 1, 1, &again));
+    assert_false(interns(*state, HEAP, "f", 1, 1, &again));
     assert_memory_equal(&first, &again, sizeof first);
-    assert_false(says(*state, HEAP + 16, "f", 1, 1, &again));
+    assert_false(interns(*state, HEAP + 16, "f", 1, 1, &again));
     assert_memory_equal(&first, &again, sizeof first);
-    assert_true(says(*state, HEAP + 32, "f", 1, 2, &table));
+    assert_true(interns(*state, HEAP + 32, "f", 1, 2, &table));
     assert_int_equal(table.function, first.function);
     assert_int_not_equal(table.number, first.number);
-    assert_true(says(*state, HEAP + 48, "f", 2, 1, &line));
+    assert_true(interns(*state, HEAP + 48, "f", 2, 1, &line));
     assert_int_not_equal(line.function, first.function);
-    assert_true(says(*state, HEAP + 64, "g", 1, 1, &name));
+    assert_true(interns(*state, HEAP + 64, "g", 1, 1, &name));
     assert_int_not_equal(name.function, first.function);
-    /* Another object at the address: it says nothing yet, whatever that before it said. */
+    /* Another object at the address: it has no numbers yet, whatever that before it had. */
     codes_forget(*state, HEAP + 64);
     bool added;
     uint64_t id = codes_add(*state, HEAP + 64, &added);
@@ -242,7 +242,7 @@ static void without_room_there_are_no_numbers(void **state)
     uint32_t n = 0, refused = 0;
     for (uint32_t i = 0; i < CODES_NUMBERS; i++) {
         struct code_numbers numbers;
-        bool is_new = says(*state, HEAP + 16 * (uint64_t)(i % 1000), "f", i, i, &numbers);
+        bool is_new = interns(*state, HEAP + 16 * (uint64_t)(i % 1000), "f", i, i, &numbers);
         assert_int_equal(is_new, numbers.number != 0);
         n += is_new;
         refused += !is_new;
@@ -251,7 +251,7 @@ static void without_room_there_are_no_numbers(void **state)
     assert_true(n > CODES_NUMBERS / 5 * 2);
     assert_true(refused > 0);
     struct code_numbers numbers;
-    assert_false(says(*state, HEAP, "f", 1, 1, &numbers)); /* those that have them keep them */
+    assert_false(interns(*state, HEAP, "f", 1, 1, &numbers)); /* those that have them keep them */
     assert_int_not_equal(numbers.function, 0);
 }
 
@@ -284,7 +284,7 @@ static void *intern_all(void *arg)
             w->own[i] = intern(w->codes, address_of((w->number + 1) * 1000000 + i), &added);
         uint64_t elsewhere = address_of(w->number * 1000000 + 20000 + i % 100);
         codes_forget(w->codes, elsewhere);
-        w->n_new += says(w->codes, elsewhere, "f", (uint32_t)i, 7, &w->numbers[i]);
+        w->n_new += interns(w->codes, elsewhere, "f", (uint32_t)i, 7, &w->numbers[i]);
     }
     return NULL;
 }
@@ -403,7 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_added_is_found, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(slots_tell_what_is_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slots_have_what_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(adding_again_gives_the_same_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(addresses_have_ids_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reused_address_gets_another_id, set_up, tear_down),
@@ -412,7 +412,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(generations_begin_again_without_an_id_of_zero, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_death_does_not_hide_its_neighbours, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(numbers_are_of_what_code_objects_say, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(numbers_are_of_what_code_objects_contain, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(without_room_there_are_no_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_room_it_gives_zero_and_harms_nothing, set_up,
                                         tear_down),

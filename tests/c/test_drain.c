@@ -90,7 +90,7 @@ static void tick(uint64_t time_ns, uint64_t n)
     assert_true(drain_kernel(drain, thread, time_ns, chain, n ? 2 : 0));
 }
 
-/* What the spool says. */
+/* What the spool has. */
 static struct {
     size_t n;
     uint64_t time_ns[MAX], sum;
@@ -239,7 +239,7 @@ static void ticks_before_one_in_the_program_are_of_another_stack(void **state)
     expect(1, 20, 2, PROGRAM);
 }
 
-static void processors_tell_one_after_the_other(void **state)
+static void processors_come_one_after_the_other(void **state)
 {
     (void)state;
     tick(19, 2);
@@ -392,7 +392,7 @@ static int tear_down_exact(void **state)
     return 0;
 }
 
-/* A sample below `inner`, of whose two callers the last `n_notes` say anew. */
+/* A sample below `inner`, of whose two callers the last `n_notes` are noted anew. */
 static void sample_below(uint64_t time_ns, uint32_t n_notes, uint64_t at_outer, uint64_t at_inner)
 {
     const struct caller_note note[] = {
@@ -457,7 +457,7 @@ static void a_code_object_that_is_gone_has_no_instruction(void **state)
     (void)state;
     uint64_t id = frame_code_id(inner->word);
     sample_below(10, 2, 3, 5);
-    codes->said[id & (CODES_SLOTS - 1)] = 0;
+    codes->numbers[id & (CODES_SLOTS - 1)] = 0;
     drain_it();
     expect_offsets(0, 3, PYH_OFFSET_UNKNOWN);
 }
@@ -471,7 +471,7 @@ int main(void)
         CASE(ticks_share_the_weight),
         CASE(ticks_of_lost_samples_are_not_taken),
         CASE(ticks_before_one_in_the_program_are_of_another_stack),
-        CASE(processors_tell_one_after_the_other),
+        CASE(processors_come_one_after_the_other),
         CASE(a_sample_waits_for_what_is_not_read_yet),
         CASE(nothing_stands_below_our_own_callback),
         cmocka_unit_test_setup_teardown(a_full_tree_keeps_the_sums, set_up_small, tear_down),
