@@ -13,7 +13,7 @@
 
 /* ittnotify.h: they are the library's, which reads `flags` itself. */
 struct domain {
-    volatile int flags; /* 0: nothing of it is told */
+    volatile int flags; /* 0: nothing of it is reported */
     const char *name;
     const void *wide_name;
     int extra1;
@@ -53,7 +53,7 @@ struct copy {
 
 VISIBLE void __itt_api_init(struct copy *copy, unsigned groups);
 
-/* All are one: nothing is told apart by them. */
+/* All are one: nothing is distinguished by them. */
 static struct domain *create_domain(const char *name)
 {
     static struct domain all = {.flags = 1, .name = "pyhybrid"};

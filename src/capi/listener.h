@@ -1,4 +1,4 @@
-/* listener.h - between libpyhybrid.so, which instrumented code calls, and _native, which hears it.
+/* listener.h - between libpyhybrid.so, which instrumented code calls, and _native, which listens to it.
  *
  * The library knows names alone, so that they are there before a profiler is, and while none runs.
  */
@@ -16,7 +16,7 @@ struct pyhybrid_region {
     const char *name;
     uint32_t length;
     /* The listener's: its number (frame.h), the session whose spool has its name, the one whose sinks have.  0: none. */
-    _Atomic uint32_t number, told, emitted;
+    _Atomic uint32_t number, recorded, emitted;
 } __attribute__((aligned(32)));
 
 /* What is called at each push and pop, for the process's life. */
@@ -33,7 +33,8 @@ typedef void pyhybrid_listener_call(pyhybrid_listen_call *listen);
 #define PYHYBRID_LISTEN "pyhybrid_listen"
 #define PYHYBRID_LISTENER "pyhybrid_listener"
 
-/* Is it what pyhybrid_region_named returns?  It may point anywhere.  If so: which one, below PYHYBRID_REGIONS. */
+/* pyhybrid_region_is returns whether `region`, which may point anywhere, is one that pyhybrid_region_named returns;
+ * pyhybrid_region_index which one, below PYHYBRID_REGIONS. */
 #define PYHYBRID_REGIONS 65536u
 bool pyhybrid_region_is(const void *region);
 uint32_t pyhybrid_region_index(const pyhybrid_region *region);

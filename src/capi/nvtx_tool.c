@@ -72,7 +72,7 @@ static int pop(void)
     return NOT_TRACKED;
 }
 
-/* Domains are one: nothing is told apart by them.  (NULL would be "nobody listens" to the package nvtx.) */
+/* Domains are one: nothing is distinguished by them.  (NULL would be "nobody listens" to the package nvtx.) */
 static const void *create_domain(const char *name)
 {
     static const char all;

@@ -1,4 +1,4 @@
-/* The regions of pyhybrid.h: whoever listens is told of them. */
+/* The regions of pyhybrid.h: a listener is notified of them. */
 #include "listener.h"
 
 #include <dlfcn.h>

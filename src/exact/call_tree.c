@@ -20,7 +20,7 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 static uint32_t generations;
 
-/* Threads outlive sessions: `alive` says whose records still exist. */
+/* Threads outlive sessions: `alive` is the session whose records still exist. */
 static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t alive;
 
@@ -90,7 +90,7 @@ void exact_free(struct exact *x)
         exact_remove_thread(x, NULL, t);
     block_queue_clear(&x->new_codes);
     block_queue_clear(&x->code_facts);
-    map_clear(&x->facts_told);
+    map_clear(&x->facts_recorded);
     map_memory_free(x->paths, sizeof *x->paths);
     open_calls_clear(&x->open);
     pthread_mutex_destroy(&x->lock);

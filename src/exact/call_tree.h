@@ -10,9 +10,8 @@
  * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
  * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
  *
- * Context: functions that the callbacks call need the GIL, which makes all threads' callbacks one
- * writer of what they share (the queue of code objects).  exact_child and exact_add_thread do not.  exact_read_* are the
- * drain's.
+ * Context: functions that the callbacks call need the GIL, which makes all threads' callbacks one writer of what they
+ * share (the queue of code objects).  exact_child and exact_add_thread do not.  exact_read_* are the drain's.
  */
 #ifndef PYH_CALL_TREE_H
 #define PYH_CALL_TREE_H
@@ -66,12 +65,12 @@ enum exact_frame_flags {
     EXACT_NATIVE = 128,    /* a region that native code pushed */
     EXACT_OPAQUE = 256,    /* what it calls is not counted: exact_thread.opaque */
     EXACT_AWAITED = 512,   /* its end is wanted: instances_await_end */
-    EXACT_USAGE = 7 << 10, /* enum usage_kinds: what is told of this call */
+    EXACT_USAGE = 7 << 10, /* enum usage_kinds: what is recorded of this call */
 };
 #define EXACT_USAGE_SHIFT 10
 #define EXACT_CALL_SHIFT 32
 
-/* Who hears of single turns. */
+/* The listeners for single turns. */
 enum exact_turns {
     TURNS_LOGGED = 1,  /* the event log */
     TURNS_EMITTED = 2, /* sinks (emit/sink.h) */
@@ -87,13 +86,15 @@ struct exact_frame {
     uint64_t flags;
 };
 
-/* Is it a function that native code has fired the begin of, which has no frame?  It stands on the frame of another one. */
+/* Returns whether it is a function that native code has fired the begin of, which has no frame: it stands on the frame
+ * of another one. */
 static inline bool exact_is_fired(const struct exact_frame *f)
 {
     return f->flags & EXACT_REGION && frame_tag(f->node->word) == PYH_TAG_FUNCTION;
 }
 
-/* EXACT_IN_C is set after what it stands for is written, and taken away after that is counted: the drain reads it. */
+/* Sets the flags: EXACT_IN_C after what it stands for is written, and takes it away after that is counted, for the
+ * drain reads it. */
 static inline void exact_set_flags(struct exact_frame *f, uint64_t flags)
 {
     __atomic_store_n(&f->flags, flags, __ATOMIC_RELEASE);
@@ -160,7 +161,7 @@ struct exact_thread {
     char name[EXACT_NAME_MAX]; /* threading's; empty: none */
     _Atomic int ended;
     bool started;        /* a function began; those that ran before are in the stack */
-    bool without_gil;    /* what begins or ends just now: no sink hears of it */
+    bool without_gil;    /* what begins or ends just now: no sink is notified of it */
     uint64_t opaque;     /* the frame of the function whose callees are not counted; 0: none runs */
     uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.c) */
     uint64_t underflows; /* ends of functions whose begin was not seen */
@@ -181,7 +182,7 @@ struct exact_thread {
     struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
     uint32_t depth, capacity;
     struct exact_frame *
-        outgrown; /* the stack before, which the drain may be reading: its first frame says which came before that, and its size */
+        outgrown; /* the stack before, which the drain may be reading: its first frame has the one before and its size */
     struct exact_line *line; /* by place in the stack; made when it is needed */
     uint32_t n_lines;
     struct exact_place *place; /* direct-mapped; made with `line` */
@@ -192,8 +193,8 @@ struct exact_thread {
 
     struct event_ring events;
     uint32_t log;    /* the number of the log (struct exact) that it has begun */
-    uint32_t handle; /* its lower bits of pthread_self(): by these CUPTI tells threads apart */
-    void *emitted;   /* what sinks keep for the thread; NULL: they have not heard of it */
+    uint32_t handle; /* its lower bits of pthread_self(): CUPTI distinguishes threads by these */
+    void *emitted;   /* what sinks keep for the thread; NULL: they do not know it */
     size_t emitted_bytes;
     struct calls calls;
     struct usage_reading
@@ -203,7 +204,7 @@ struct exact_thread {
     struct cpu_clock {
         uint64_t ns, at_ns; /* its CPU time at a time of clock_now_ns; 0: not read yet */
         uint64_t switches;  /* of context, until then */
-        uint64_t last_ns;   /* told; it does not go back */
+        uint64_t last_ns;   /* recorded; it does not go back */
     } cpu_clock;            /* usage.c */
     uint32_t kept;          /* the serial of the call that ended last, if it was kept */
 
@@ -222,8 +223,8 @@ struct exact_thread {
     bool is_folded; /* the drain's: its counters are there for good */
 };
 
-/* What begins and ends took that were not those of a call by the top of the stack, estimated: now and then one is timed, and
- * stands for those since the last one. */
+/* What begins and ends took that were not those of a call by the top of the stack, estimated: now and then one is
+ * timed, and stands for those since the last one. */
 struct callback_times {
     uint32_t until, stands_for; /* the next one that is timed */
     bool all;                   /* each is */
@@ -247,19 +248,19 @@ struct exact {
     bool all_events;     /* every Python function is recorded */
     bool names_threads;  /* each thread gets a record, whatever is left out: for its name */
     bool plain;          /* so most events need no more than a few instructions */
-    uint8_t turns;       /* enum exact_turns: who hears every begin and end; 0: nobody */
+    uint8_t turns;       /* enum exact_turns: who is notified of every begin and end; 0: nobody */
     bool logs;           /* threads have an event log */
     bool logs_by_window; /* it is on now and then (turns_log) */
     uint32_t log;        /* how often it was switched on */
-    uint8_t usage;       /* enum usage_kinds: what is told of calls that are kept */
+    uint8_t usage;       /* enum usage_kinds: what is recorded of calls that are kept */
     bool usage_by_name;  /* and more of those of some functions (filter.h) */
     bool counts; /* events are on for the tree's sake; false: only while a sink wants them */
     struct open_calls open;
     uint32_t n_watched; /* calls, of all threads */
     bool lines;         /* of functions that a filter selects */
     bool c_calls;       /* and so are calls of C functions */
-    /* PYH_FUNCTION_OWN, _KEPT and the like that are to stand in the new node `word` below `parent`, of the code that runs with
-     * these globals (0: not known).  NULL: none. */
+    /* PYH_FUNCTION_OWN, _KEPT and the like that are to stand in the new node `word` below `parent`, of the code that
+     * runs with these globals (0: not known).  NULL: none. */
     uint64_t (*marks)(struct exact *x, const struct exact_thread *t,
                       const struct exact_node *parent, uint64_t word, uint64_t code,
                       uint64_t globals);
@@ -269,15 +270,15 @@ struct exact {
     pthread_mutex_t lock; /* of what walks along `threads`, against removal */
     uint32_t n_holds;     /* guarded by it: while there are any, threads that have ended stay */
     struct block_queue code_facts; /* spool_code_facts: from who has the GIL to the drain */
-    struct map facts_told;         /* of which functions */
+    struct map facts_recorded;     /* of which functions */
     struct block_queue new_codes;  /* code records: from who has the GIL to the drain */
 };
 
-/* The running session's, or NULL. */
+/* The running session's trees, or NULL. */
 extern _Atomic(struct exact *) exact_current;
 
-/* The calling thread's record, valid while `generation` is the session's; `busy`: inside a callback,
- * so that the handler does not trust the shadow stack; `own`: it works for us (own_work_begin). */
+/* The calling thread's record, valid while `generation` is the session's.  `busy` is set inside a callback,
+ * so that the handler does not trust the shadow stack; `own` while it works for us (own_work_begin). */
 struct exact_this_thread {
     struct exact_thread *thread;
     uint32_t generation;
@@ -290,20 +291,19 @@ static inline uint64_t exact_ticks(const struct exact *x)
     return x->use_tsc ? arch_ticks() : clock_now_ns();
 }
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
                         uint64_t main_stack_high, uint32_t max_nodes);
 void exact_free(struct exact *x);
 
-/* In a forked child: there is no session, and no lock is held. */
+/* Call it in a forked child: there is no session, and no lock is held. */
 void exact_after_fork_child(void);
 
-/* The calling thread's record, made and published; NULL: no memory.  `name` is shorter than
- * EXACT_NAME_MAX. */
+/* Makes and publishes the calling thread's record; NULL: no memory.  `name` is shorter than EXACT_NAME_MAX. */
 struct exact_thread *exact_add_thread(struct exact *x, const char *name);
 
-/* The child of `parent` for the code object at `code`, or for a native or pseudo-frame `word`.  At
- * the bound: the parent's [tree full] child, which is its own child. */
+/* They return the child of `parent` for the code object at `code`, or for a native or pseudo-frame `word`; at
+ * the bound, the parent's [tree full] child, which is its own child. */
 struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t code, uint64_t globals);
 struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
@@ -316,7 +316,7 @@ static inline struct exact_child *exact_child_place(const struct exact_thread *t
     return &t->children[hash >> (64 - t->child_bits)];
 }
 
-/* The child that was found by that key lately; NULL: it is to be looked for. */
+/* Returns the child that was found by that key lately; NULL: it is to be looked for. */
 static inline struct exact_node *exact_known_child(const struct exact_thread *t,
                                                    const struct exact_node *parent, uint64_t key)
 {
@@ -324,28 +324,29 @@ static inline struct exact_node *exact_known_child(const struct exact_thread *t,
     return c->parent == parent && c->key == key ? c->node : NULL;
 }
 
-/* It will be found by that key; not where the tree is full. */
+/* Makes it found by that key from now on; not for use where the tree is full. */
 static inline void exact_remember_child(struct exact_thread *t, const struct exact_node *parent,
                                         uint64_t key, struct exact_node *n)
 {
     *exact_child_place(t, parent, key) = (struct exact_child){parent, key, n};
 }
 
-/* The child for a region that is likely to be met again there: remembered as those that are called. */
+/* Returns the child for a region that is likely to be met again there: it is remembered as those that are called. */
 struct exact_node *exact_find_region(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t word);
 
-/* The id of the code object at `code`, which is alive, and whose names go to the drain the first time.  0: not possible. */
+/* Returns the id of the code object at `code`, which is alive, and whose names go to the drain the first time; 0: not
+ * possible. */
 uint64_t exact_intern_code(struct exact *x, uint64_t code);
 
-/* Is it one of the function for which `n`, a node of one, stands? */
+/* Returns whether the code object is one of the function for which `n`, a node of one, stands. */
 static inline bool exact_is_of(const struct exact *x, const struct exact_node *n, uint64_t code)
 {
     return codes_numbers(x->codes, codes_find(x->codes, code)).function ==
            (n->word & PYH_FUNCTION_MASK);
 }
 
-/* The child for the code object at `code` if it is one of those called last, else NULL. */
+/* Returns the child for the code object at `code` if it is one of those called last, else NULL. */
 static inline struct exact_node *exact_hot_child(const struct exact *x,
                                                  const struct exact_node *parent, uint64_t code)
 {
@@ -381,20 +382,21 @@ static inline bool exact_is_full(const struct exact_node *n)
     return n->word == frame_pseudo(PSEUDO_TREE_FULL);
 }
 
-/* Room for one more frame.  False: no memory. */
+/* Makes room for one more frame.  Returns false if there is no memory. */
 bool exact_grow_stack(struct exact_thread *t);
 
-/* A frame is written before it lies below `depth`, its figures are counted before it does no more. */
+/* Sets the depth: a frame is written before it lies below `depth`, its figures are counted before it does no more. */
 static inline void exact_set_depth(struct exact_thread *t, uint32_t depth)
 {
     __atomic_store_n(&t->depth, depth, __ATOMIC_RELEASE);
 }
 
-/* For the drain: the next code record of the queue, which stays until the next call; NULL: none. */
+/* For the drain: returns the next code record of the queue, which stays until the next call; NULL: none. */
 const struct code_record *exact_read_code(struct exact *x);
 const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id);
-/* Takes out a thread that ended, when all of it has been written; its nodes count no more in `n_nodes` if it is folded.  `before`:
- * the one before it in the list, or NULL: there was none.  False: threads are held (function_figures.h). */
+/* Takes out a thread that ended, when all of it has been written; its nodes count no more in `n_nodes` if it is folded.
+ * `before` is the one before it in the list, or NULL if there was none.  Returns false if threads are held
+ * (function_figures.h). */
 bool exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t);
 
 #endif

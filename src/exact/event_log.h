@@ -1,7 +1,7 @@
 /* event_log.h - every begin and end of a Python function or region, in order of time: one ring for each thread.
  *
  * An event is a 64-bit word: 31..0 ticks since the event before; 34..32 enum event_kind; 63..35 the node
- * (call_tree.h), or what the kind says.
+ * (call_tree.h), or the value that the kind has.
  *
  * Context: event_put is the thread's own (with the GIL); exact_log.c reads the ring.
  */
@@ -40,7 +40,7 @@ static inline uint64_t event_word(enum event_kind kind, uint32_t value, uint32_t
     return (uint64_t)value << EVENT_VALUE_SHIFT | (uint64_t)kind << EVENT_KIND_SHIFT | step;
 }
 
-/* The rare ones: the ring is full (false), was full, or the step needs more than 32 bits. */
+/* Handles the rare cases: the ring is full (returns false), was full, or the step needs more than 32 bits. */
 bool event_put_slow(struct event_ring *r, uint64_t now);
 
 static inline void event_put(struct event_ring *r, enum event_kind kind, uint32_t value,

@@ -1,12 +1,13 @@
 /* kept_calls.h - single calls of chosen functions and regions: how long each took, and when.
  *
- * Each path's durations are counted in a histogram.  The calls themselves go to a queue, all of them up to a bound on the
- * session's; from then on of each path the slowest, and of the others a uniform sample that gets thinner, so memory and file
- * stay bounded.  A generator's or coroutine's call is what lies between its first begin and its last end, in several turns;
- * beyond a bound of their own there is a sample of these alone, for nobody knows at a turn's end how long the call will take.
+ * Each path's durations are counted in a histogram.  The calls themselves go to a queue, all of them up to a bound on
+ * the session's; from then on of each path the slowest, and of the others a uniform sample that gets thinner, so memory
+ * and file stay bounded.  A generator's or coroutine's call is what lies between its first begin and its last end, in
+ * several turns; beyond a bound of their own there is a sample of these alone, for nobody knows at a turn's end how
+ * long the call will take.
  *
- * Context: with the GIL (native regions also without: then two threads may both take the last place below a bound); what the
- * drain reads is said.
+ * Context: with the GIL (native regions also without: then two threads may both take the last place below a bound);
+ * what the drain reads is marked.
  */
 #ifndef PYH_KEPT_CALLS_H
 #define PYH_KEPT_CALLS_H
@@ -112,21 +113,21 @@ struct open_calls {
     struct map suspended;
 };
 
-/* 0: no memory.  Valid until open_calls_end. */
+/* Returns a call that is valid until open_calls_end, or 0 if there is no memory. */
 uint32_t open_calls_begin(struct open_calls *o, uint64_t begin, bool partial);
 void open_calls_end(struct open_calls *o, uint32_t call);
 void open_calls_suspend(struct open_calls *o, uint32_t call, uint64_t frame);
 uint32_t open_calls_resume(struct open_calls *o, uint64_t frame); /* 0: not known */
 void open_calls_clear(struct open_calls *o);
 
-/* Calls that begin now may not be kept. */
+/* Returns whether calls that begin now may not be kept. */
 static inline bool open_calls_is_full(const struct open_calls *o)
 {
     return o->n_kept >= o->max_kept || o->n_turns >= o->max_kept;
 }
 
-/* A turn ends; `call`: 0, or what open_calls_begin returned; `usage`: NULL, or what it used.  Fills the rest of `turn` in.
- * True: it is kept. */
+/* Ends a turn and fills in the rest of `turn`; `call` is 0, or what open_calls_begin returned; `usage` is NULL, or what
+ * it used.  Returns whether the turn is kept. */
 bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn,
                 const struct call_usage *usage);
 void calls_attributes(struct calls *c, struct open_calls *o, uint32_t serial,

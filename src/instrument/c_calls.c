@@ -23,10 +23,10 @@
 #include "instrument.h"
 #include "map.h"
 
-#define CACHE 1024 /* functions whose names are told, direct-mapped */
+#define CACHE 1024 /* functions whose names are announced, direct-mapped */
 #define NAME_MAX_BYTES 256
 
-/* `definition` says its name: functions that share their code (a binding generator's dispatcher) have
+/* `definition` has its name: functions that share their code (a binding generator's dispatcher) have
  * several. */
 struct c_function {
     uint64_t address, definition;
@@ -34,7 +34,7 @@ struct c_function {
 
 static c_calls_announce *announce;
 static struct c_function cache[CACHE];
-static struct map told;
+static struct map announced;
 
 static PyTypeObject *method_wrapper;            /* the type, which is not exported */
 static uint64_t slot_call, slot_init, slot_new; /* they call what is written in Python */
@@ -47,7 +47,7 @@ struct wrapper {
 
 void c_calls_stop(void)
 {
-    map_clear(&told);
+    map_clear(&announced);
 }
 
 int c_calls_start(c_calls_announce *with)
@@ -178,10 +178,11 @@ static int write_name(char *text, PyObject *callable, const struct c_function *f
                     type->tp_name);
 }
 
-static __attribute__((noinline)) void tell(PyObject *callable, const struct c_function *function)
+static __attribute__((noinline)) void announce_new(PyObject *callable,
+                                                   const struct c_function *function)
 {
     uint64_t key = map_hash(function->address ^ map_hash(function->definition)) | 1;
-    uint64_t *known = map_put(&told, key);
+    uint64_t *known = map_put(&announced, key);
     if (!known || *known)
         return;
     char text[NAME_MAX_BYTES];
@@ -207,7 +208,7 @@ PyObject *c_calls_on_call(PyObject *self, PyObject *const *args, size_t n, PyObj
         struct c_function *last =
             &cache[(function.address >> 4 ^ function.definition >> 3) % CACHE];
         if (last->address != function.address || last->definition != function.definition) {
-            tell(callable, &function);
+            announce_new(callable, &function);
             *last = function;
         }
     } else {

@@ -1,5 +1,5 @@
-/* emitted.c - the callbacks of sys.monitoring while a sink (sink.h) wants their events: they tell it, and count as the
- * others do (shadow.h, c_calls.c, lines.c).
+/* emitted.c - the callbacks of sys.monitoring while a sink (sink.h) wants their events: they notify it, and count as
+ * the others do (shadow.h, c_calls.c, lines.c).
  *
  * Context: with the GIL.  They never raise.
  */
@@ -11,7 +11,7 @@
 #include "filter.h"
 #include "shadow.h"
 
-/* Of what a filter leaves out nothing is told, and its values are not looked at. */
+/* Of what a filter leaves out sinks get nothing, and its values are not looked at. */
 static PyObject *turn(enum emit_kind kind, PyObject *const *args, vectorcallfunc then)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);

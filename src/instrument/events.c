@@ -53,14 +53,14 @@ static struct {
 static bool c_events;
 
 static bool for_sinks_alone; /* events are on only while a sink wants them */
-static uint32_t heard;       /* what sinks want, as far as the events are so */
+static uint32_t delivered;   /* what sinks want, as far as the events are so */
 static uint32_t detailed;    /* of which they want to know more */
 
 /* Is it one of the events that are on for all code?  Of turns all are, or none. */
 static bool is_global(size_t i)
 {
     uint32_t kinds = events[i].kinds;
-    if (heard & (kinds & EMIT_TURNS ? EMIT_TURNS : kinds))
+    if (delivered & (kinds & EMIT_TURNS ? EMIT_TURNS : kinds))
         return true;
     return !for_sinks_alone && i < LINE && (c_events || i < LINE - N_C_EVENTS);
 }
@@ -223,9 +223,9 @@ int instrument_meet(void)
     return 0;
 }
 
-/* Sinks hear from now on what they want to hear, if events are set after it.  1: they are to be; 0: all is as it was; -1:
- * an exception is set. */
-static int hear(struct exact *x, PyObject *monitoring)
+/* Sinks get from now on what they want, if events are set after it.  Returns 1 if they are to be, 0 if all is as it
+ * was, -1 with an exception set. */
+static int follow_sinks(struct exact *x, PyObject *monitoring)
 {
     emit_looked();
     uint32_t wanted = emit_wanted(), more = emit_detailed();
@@ -233,9 +233,9 @@ static int hear(struct exact *x, PyObject *monitoring)
     x->turns = (uint8_t)((x->turns & TURNS_LOGGED) | (turns ? TURNS_EMITTED : 0));
     if (for_sinks_alone && were && !turns) /* what runs begins anew with the next one */
         shadow_close_all(x, exact_ticks(x));
-    if (wanted == heard && more == detailed)
+    if (wanted == delivered && more == detailed)
         return 0;
-    heard = wanted;
+    delivered = wanted;
     detailed = more;
     return register_all(monitoring) ? -1 : 1;
 }
@@ -245,10 +245,10 @@ static void on_wanted(void)
     struct exact *x = atomic_load(&exact_current);
     PyObject *monitoring = PySys_GetObject("monitoring");
     if (!x || !monitoring) {
-        emit_looked(); /* resuming hears */
+        emit_looked(); /* resuming follows them */
         return;
     }
-    if (hear(x, monitoring) > 0)
+    if (follow_sinks(x, monitoring) > 0)
         set_events(monitoring, true);
     PyErr_Clear();
 }
@@ -314,11 +314,11 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     x->lines = lines;
     current_frame_init();
     x->plain = x->all_events && x->use_tsc && current_state_offset;
-    heard = detailed = 0;
+    delivered = detailed = 0;
     if (lines && !(with_lines = codes_new()))
         PyErr_SetString(PyExc_RuntimeError, "no memory");
     else if (!register_all(monitoring) && !calibrate(x, monitoring, cost) &&
-             hear(x, monitoring) >= 0) {
+             follow_sinks(x, monitoring) >= 0) {
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true)) {
             emit_on_change(on_wanted);
@@ -371,7 +371,7 @@ int instrument_resume(void)
     x->start_ticks = exact_ticks(x);
     makers_skip(x);
     paused = NULL;
-    int changed = hear(x, monitoring);
+    int changed = follow_sinks(x, monitoring);
     atomic_store(&exact_current, x);
     if (changed < 0)
         return -1;

@@ -222,11 +222,12 @@ static struct verdict verdict_on(struct exact *x, uint64_t at, PyObject *globals
         if (named && with_usage[i].names && is_named(&with_usage[i], code, module))
             v.usage |= (uint8_t)(1 << i);
     bool has_facts = v.kept || (may_be_kept && only.names);
-    uint64_t *told =
-        has_facts && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
-    if (told && !*told) {
-        *told = 1;
-        code_facts_tell(x, code, module);
+    uint64_t *recorded = has_facts && v.id
+                             ? map_put(&x->facts_recorded, codes_numbers(x->codes, v.id).function)
+                             : NULL;
+    if (recorded && !*recorded) {
+        *recorded = 1;
+        code_facts_record(x, code, module);
     }
     bool may_have_lines = x->lines && v.selected && !let_through;
     v.has_lines =
@@ -271,7 +272,7 @@ uint32_t filter_usage(struct exact *x, uint64_t code, PyObject *globals)
 
 /* --- code facts -------------------------------------------------------------------------------- */
 
-/* What is told of a function whose single calls are kept, beside its name: once a function.
+/* What is recorded of a function whose single calls are kept, beside its name: once a function.
  *
  * Context: with the GIL; none of the program's code runs.
  */
@@ -296,7 +297,7 @@ static uint32_t n_arguments(const PyCodeObject *code)
            !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
-void code_facts_tell(struct exact *x, const PyCodeObject *code, PyObject *module)
+void code_facts_record(struct exact *x, const PyCodeObject *code, PyObject *module)
 {
     unsigned char *to = block_queue_reserve(&x->code_facts, CODE_FACTS_MAX, CODE_FACTS_MAX);
     PyObject *variables = PyCode_GetVarnames((PyCodeObject *)code), *none = PyUnicode_New(0, 0);

@@ -14,21 +14,23 @@
 
 #include "call_tree.h"
 
-/* `filter`: two tuples of `search` methods, what is included (empty: all) and what is not; functions by name (empty: all); and
- * None, or four such tuples, as PerfStubs selects: which names are included (None: all) and excluded, which files are.  NULL:
- * all functions are recorded.  `keep`: functions by name; NULL: no calls are kept.  `lines`: those whose lines are recorded,
- * where any are; NULL: all that `filter` selects.  `arguments`: those of whose kept calls the arguments are noted; NULL: none.
- * `usage`: a tuple, for each of enum usage_kinds those of whose kept calls it is told, or None; NULL: none.
- * Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods, which look at
- * both of these and at `file:qualname`.  0 or -1 with an exception set. */
+/* Sets what is recorded and kept.  Returns 0 or -1 with an exception set.
+ * `filter` has two tuples of `search` methods, what is included (empty: all) and what is not; functions by name (empty:
+ * all); and None, or four such tuples, as PerfStubs selects: which names are included (None: all) and excluded, which
+ * files are.  NULL: all functions are recorded.  `keep` has functions by name; NULL: no calls are kept.  `lines` has
+ * those whose lines are recorded, where any are; NULL: all that `filter` selects.  `arguments` has those of whose kept
+ * calls the arguments are noted; NULL: none.  `usage` is a tuple, for each of enum usage_kinds those of whose kept calls
+ * it is recorded, or None; NULL: none.
+ * Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods, which
+ * look at both of these and at `file:qualname`. */
 int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments,
                PyObject *usage);
 
-/* From now on functions of these names are opaque: their single calls are kept, and what they call is not counted.  They are
- * named as those of `keep`.  0 or -1 with an exception set. */
+/* Makes functions of these names opaque: their single calls are kept, and what they call is not counted.  They are
+ * named as those of `keep`.  Returns 0 or -1 with an exception set. */
 int filter_set_opaque(PyObject *names);
 
-/* What the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
+/* Sets what the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
 void filter_set_own(PyObject *folder);
 bool filter_has_own(void);
 bool filter_is_own(uint64_t code);
@@ -38,11 +40,11 @@ bool filter_is_set(void);
 bool filter_keeps_any(void);
 uint32_t filter_usage_of_any(void); /* enum usage_kinds, of all functions */
 
-/* While it is true all functions are recorded, and no calls kept.  Forgets verdicts. */
+/* Lets all functions be recorded, and no calls kept, while `all` is true.  Forgets verdicts. */
 void filter_let_through(bool all);
 
-/* Is the code object that runs with these globals recorded, are its calls kept, is it opaque, are its lines and arguments
- * kept?  They set no exception. */
+/* They return whether the code object that runs with these globals is recorded, its calls are kept, it is opaque, its
+ * lines and arguments are kept.  They set no exception. */
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_is_opaque(struct exact *x, uint64_t code, PyObject *globals);

@@ -8,7 +8,7 @@
 #include "shadow_stack.h"
 
 #define DEPTH_MAX 200     /* of objects in one another */
-#define SAME_NAME_MAX 100 /* roots of one class that are told apart */
+#define SAME_NAME_MAX 100 /* roots of one class that are distinguished */
 #define CALLERS_MAX 8     /* between a method and what is called for its object */
 #define ENCLOSING_MAX 256 /* frames that are looked at for the object in which one runs */
 

@@ -13,10 +13,10 @@
 
 /* --- c_calls.c ----------------------------------------------------------------------------------- */
 
-/* Tells a name by which Python calls the C function at `address`, once for each. */
+/* Announces a name by which Python calls the C function at `address`, once for each. */
 typedef void c_calls_announce(uint64_t address, const char *name, uint32_t length);
 
-/* Once per session.  0 or -1 with an exception set. */
+/* Call it once per session.  Returns 0 or -1 with an exception set. */
 int c_calls_start(c_calls_announce *announce);
 void c_calls_stop(void);
 
@@ -41,52 +41,54 @@ struct call_cost {
 
 /* Claims a tool id (4, else 3, else 2), measures what counting costs, and switches the events on, for
  * the calling interpreter; with `lines`, LINE events, too, of the functions that the filter selects.
- * `c_calls`: calls of C functions are counted, and told it by name; NULL: they are not.
+ * With `c_calls`, calls of C functions are counted, and announced to it by name; NULL: they are not.
  * Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
 int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls,
                      struct call_cost *cost);
 
-/* Where nothing is counted: one event is on from now on, where the method begins through which objects are called, which are met
- * there (instances.h).  Until instrument_stop.  0, or -1 with an exception set: RuntimeError if no id is free. */
+/* Where nothing is counted, switches one event on until instrument_stop: where the method begins through which objects
+ * are called, which are met there (instances.h).  Returns 0, or -1 with an exception set: RuntimeError if no id is
+ * free. */
 int instrument_meet(void);
 
-/* Called by each thread with the first event that is counted, or (instrument_meet_thread) where it begins.  NULL: not. */
+/* Each thread calls it with the first event that is counted, or (instrument_meet_thread) where it begins.  NULL:
+ * not. */
 extern void (*instrument_thread_begins)(void);
 
-/* Where nothing is counted: `function` is to be the first one of a thread.  If it is `threading`'s, one event is on from now on,
- * where that begins.  Until instrument_stop.  No exceptions. */
+/* Where nothing is counted, `function` is to be the first one of a thread.  If it is `threading`'s, switches one event
+ * on, where that begins, until instrument_stop.  Sets no exceptions. */
 void instrument_meet_thread(PyObject *function);
 
-/* The code object at `code` has LINE events from now on; is about to be freed, or just made.  Not
- * with an exception set; they leave none. */
+/* The code object at `code` has LINE events from now on; is about to be freed, or just made.  Call them with no
+ * exception set; they leave none. */
 void instrument_add_lines(uint64_t code);
 void instrument_forget_code(uint64_t code);
 
-/* Switches them off, ends what still runs, gives the id back.  Leaves no exception set. */
+/* Switches the events off, ends what still runs, gives the id back.  Leaves no exception set. */
 void instrument_stop(void);
 
-/* What begins and ends took beyond the cost of a call (struct call_cost) each, in nanoseconds, so far: those from C code, of new
- * paths, of new threads. */
+/* Returns what begins and ends took so far beyond the cost of a call (struct call_cost) each, in nanoseconds: those
+ * from C code, of new paths, of new threads. */
 double instrument_more_ns(const struct exact *x);
 
-/* No events from now on, or again: functions that run then end, and begin anew as if profiling began.
- * resume: 0 or -1 with an exception set. */
+/* They switch events off and on again: functions that run then end, and begin anew as if profiling began.
+ * instrument_resume returns 0 or -1 with an exception set. */
 void instrument_pause(void);
 int instrument_resume(void);
 
-/* No events count from now on, or again, as with these two, at next to no cost: they may still come, and are
- * switched off where they go on to.  Active when it is already: only what has run since is nobody's time.  No
+/* They stop and resume the counting of events as these two do, at next to no cost: events may still come, and are
+ * switched off where they go on to.  Where it is active already, only what has run since is nobody's time.  They set no
  * exceptions. */
 void instrument_idle(void);
 void instrument_active(void);
 
-/* An event came that does not count.  Whatever the exception set. */
+/* Handles an event that does not count, whatever exception is set. */
 void instrument_idle_event(void);
 
-/* What runs now on the calling thread leads to the program, and is none of it (launcher.h): its turns end. */
+/* Ends the turns of what runs now on the calling thread, which leads to the program and is none of it (launcher.h). */
 void instrument_program_begins(void);
 
-/* In a forked child, at once: nothing is counted.  Not with Python. */
+/* Call it in a forked child at once: nothing is counted there.  It needs no Python. */
 void instrument_after_fork_child(void);
 
 /* Switches off what a forked child inherited, when Python can be used again, or the one event of instrument_meet. */
@@ -103,7 +105,7 @@ PyObject *emitted_on_unwind(PyObject *self, PyObject *const *args, size_t n, PyO
 PyObject *emitted_on_call(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 PyObject *emitted_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 
-/* Tells sinks what the program has to say. */
+/* Passes a message of the program's to the sinks. */
 void emitted_message(const char *text);
 
 /* --- method_names.c ------------------------------------------------------------------------------ */
@@ -115,59 +117,61 @@ void method_names_collect(const struct function_names *to);
 
 /* --- monitoring.c -------------------------------------------------------------------------------- */
 
-/* sys.monitoring.name(...), its result dropped; `format` is Py_BuildValue's, of a tuple.  0 or -1. */
+/* Calls sys.monitoring.name(...) and drops its result; `format` is Py_BuildValue's, of a tuple.  Returns 0 or -1. */
 int monitoring_call(PyObject *monitoring, const char *name, const char *format, ...);
 
-/* sys.monitoring.events.name, or -1. */
+/* Returns sys.monitoring.events.name, or -1. */
 long monitoring_event(PyObject *monitoring, const char *name);
 
-/* Our tool's id, which was free; or -1. */
+/* Claims our tool's id, which was free.  Returns it, or -1. */
 int monitoring_claim(PyObject *monitoring);
 
-/* Remembers whether there is another tool, sys.settrace's and sys.setprofile's functions included; of those that begin
- * later the audit hook tells, with each event of its.  Returns whether one gets the events of all functions. */
+/* Remembers whether there is another tool, sys.settrace's and sys.setprofile's functions included; the audit hook
+ * reports those that begin later (monitoring_audit).  Returns whether one gets the events of all functions. */
 bool monitoring_look_for_others(PyObject *monitoring, int own);
 void monitoring_audit(const char *event, PyObject *args);
 
-/* Was there another tool since monitoring_look_for_others?  Then the interpreter's instrumentation is not ours alone. */
+/* Returns whether there was another tool since monitoring_look_for_others: then the interpreter's instrumentation is
+ * not ours alone. */
 bool monitoring_has_others(void);
 
 /* --- usage.c ------------------------------------------------------------------------------------- */
 
-/* From now on the calls of `x` that are kept have `kinds` (enum usage_kinds), and those of some functions have `by_name`
+/* Records `kinds` (enum usage_kinds) of the calls of `x` that are kept, and `by_name` of those of some functions
  * (filter.h).  What cannot be had is left out. */
 void usage_start(struct exact *x, uint32_t kinds, uint32_t by_name);
 void usage_stop(void);
 
-/* A turn of `s`, which is in the stack of `t`, begins; these `kinds` are told of it. */
+/* A turn of `s`, which is in the stack of `t`, begins; these `kinds` are recorded of it. */
 void usage_begin(struct exact_thread *t, struct exact_frame *s, uint32_t kinds);
 
-/* One of which something is told ends; returns `of`. */
+/* A turn of which something is recorded ends; returns `of`. */
 const struct call_usage *usage_end(struct exact_thread *t, const struct exact_frame *s,
                                    struct call_usage *of);
 
 /* --- watch_list.c -------------------------------------------------------------------------------- */
 
-/* From now on these are watched.  `functions`: a dict from qualified names to tuples of (end of the file's name, is it told
- * when it calls back); `own`: a tuple of folders whose functions are the framework's; `others`: of folders, beside its own,
- * whose functions are not the program's, and of parts of these whose are.  0 or -1 with an exception set. */
+/* Watches these functions from now on.  `functions` is a dict from qualified names to tuples of (end of the file's
+ * name, are calls back from it watched); `own` a tuple of folders whose functions are the framework's; `others` of
+ * folders, beside its own, whose functions are not the program's; `others_but` of parts of these whose are.  Returns 0
+ * or -1 with an exception set. */
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but);
 void watch_list_clear(void);
 
-/* From now on `begins(code)` is called when one is called, before it runs: without events, and what it raises that is no
- * Exception comes in the program soon.  NULL: no more. */
+/* Sets the listener: `begins(code)` is called when a watched function is called, before it runs; without events, and
+ * what it raises that is no Exception comes in the program soon.  NULL: no more. */
 void watch_list_on_begin(PyObject *begins);
-bool watch_list_tells(void);
-void watch_list_tell(uint64_t code);
+bool watch_list_has_listener(void);
+void watch_list_notify(uint64_t code);
 
-/* PYH_FUNCTION_WATCHED and _INSIDE, if they are to stand in the new node `word` below `parent`, of this code object.  Sets
- * no exception. */
+/* Returns PYH_FUNCTION_WATCHED and _INSIDE, if they are to stand in the new node `word` below `parent`, of this code
+ * object.  Sets no exception. */
 uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node *parent,
                           uint64_t word, uint64_t code);
 
-/* From begin to end what the calling thread does is ours, not the program's: no event of it counts but those of the function that
- * runs now, samples are [pyhybrid], and the time is none of the functions that run, from the innermost up to the first whose
- * single calls are kept. */
+/* From begin to end what the calling thread does is ours, not the program's: no event of it counts but those of the
+ * function that runs now, samples are [pyhybrid], and the time is none of the functions that run, from the innermost up
+ * to the first whose single calls are kept. */
 struct own_work {
     struct exact_thread *thread; /* NULL: nothing counts here, or no more */
     uint64_t frame, from;
@@ -175,7 +179,7 @@ struct own_work {
     bool is_outer;
 };
 void own_work_begin(struct own_work *w);
-/* `same_session`: profiling has not ended since. */
+/* With `same_session`, profiling has not ended since. */
 void own_work_end(const struct own_work *w, bool same_session);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Symbol tables are silent about stripped extensions; the interpreter is not.  Of everything that its garbage
  * collector knows are looked at: builtin functions, method and getset descriptors, slot wrappers, and the
- * types that these belong to.  A function of several names is told several times, at most
+ * types that these belong to.  A function of several names is reported several times, at most
  * METHOD_NAMES_MAX + 1 times: one that has more is shared code (a binding generator's dispatcher).
  *
  *     torch._C._nn.linear              a builtin function: its module and name
@@ -30,8 +30,8 @@
 
 struct search {
     const struct function_names *to;
-    struct map told;  /* start -> how often */
-    struct map types; /* that were looked at */
+    struct map reported; /* start -> how often */
+    struct map types;    /* that were looked at */
     PyObject *module_key;
     uint64_t until_ns;
     uint32_t n;
@@ -45,19 +45,19 @@ static const char *ascii(PyObject *text)
 }
 
 /* `of` may be NULL. */
-static void tell(struct search *s, const void *function, const char *of, const char *name)
+static void report(struct search *s, const void *function, const char *of, const char *name)
 {
     uint64_t start = (uint64_t)function;
     if (!start || !of || !name || !s->to->wanted(s->to->arg, start))
         return;
-    uint64_t *times = map_put(&s->told, start);
+    uint64_t *times = map_put(&s->reported, start);
     if (!times || (*times)++ > METHOD_NAMES_MAX)
         return;
     char text[NAME_MAX_BYTES];
     int length = snprintf(text, sizeof text, "%s.%s", of, name);
     if (length > 0)
-        s->to->tell(s->to->arg, start, text,
-                    length < NAME_MAX_BYTES ? (uint32_t)length : NAME_MAX_BYTES - 1);
+        s->to->add(s->to->arg, start, text,
+                   length < NAME_MAX_BYTES ? (uint32_t)length : NAME_MAX_BYTES - 1);
 }
 
 /* The type's full name, in `text` if it has to be put together; NULL: not ASCII.  A dictionary whose keys
@@ -91,14 +91,15 @@ static void look_at_slots(struct search *s, PyTypeObject *type)
     const PyTypeObject *base = type->tp_base ? type->tp_base : &no_type;
     const PyBufferProcs *buffer = type->tp_as_buffer ? type->tp_as_buffer : &no_buffer;
     const PyBufferProcs *of_base = base->tp_as_buffer ? base->tp_as_buffer : &no_buffer;
-    tell(s, own((void *)type->tp_new, (void *)base->tp_new), name, "__new__");
-    tell(s, own((void *)type->tp_dealloc, (void *)base->tp_dealloc), name, "tp_dealloc");
-    tell(s, own((void *)type->tp_traverse, (void *)base->tp_traverse), name, "tp_traverse");
-    tell(s, own((void *)type->tp_clear, (void *)base->tp_clear), name, "tp_clear");
-    tell(s, own((void *)type->tp_vectorcall, (void *)base->tp_vectorcall), name, "tp_vectorcall");
-    tell(s, own((void *)buffer->bf_getbuffer, (void *)of_base->bf_getbuffer), name, "bf_getbuffer");
-    tell(s, own((void *)buffer->bf_releasebuffer, (void *)of_base->bf_releasebuffer), name,
-         "bf_releasebuffer");
+    report(s, own((void *)type->tp_new, (void *)base->tp_new), name, "__new__");
+    report(s, own((void *)type->tp_dealloc, (void *)base->tp_dealloc), name, "tp_dealloc");
+    report(s, own((void *)type->tp_traverse, (void *)base->tp_traverse), name, "tp_traverse");
+    report(s, own((void *)type->tp_clear, (void *)base->tp_clear), name, "tp_clear");
+    report(s, own((void *)type->tp_vectorcall, (void *)base->tp_vectorcall), name, "tp_vectorcall");
+    report(s, own((void *)buffer->bf_getbuffer, (void *)of_base->bf_getbuffer), name,
+           "bf_getbuffer");
+    report(s, own((void *)buffer->bf_releasebuffer, (void *)of_base->bf_releasebuffer), name,
+           "bf_releasebuffer");
 }
 
 /* The type and its bases. */
@@ -121,16 +122,16 @@ static void look_at_builtin(struct search *s, const PyCFunctionObject *f)
     const char *of = ascii(f->m_module);
     if (f->m_self && PyType_Check(f->m_self)) /* METH_STATIC */
         of = type_name(s, (PyTypeObject *)f->m_self, text);
-    tell(s, (void *)f->m_ml->ml_meth, of, f->m_ml->ml_name);
+    report(s, (void *)f->m_ml->ml_meth, of, f->m_ml->ml_name);
 }
 
 static void look_at_getset(struct search *s, const PyGetSetDescrObject *d, const char *type)
 {
     char name[NAME_MAX_BYTES];
     snprintf(name, sizeof name, "%s.__get__", d->d_getset->name);
-    tell(s, (void *)d->d_getset->get, type, name);
+    report(s, (void *)d->d_getset->get, type, name);
     snprintf(name, sizeof name, "%s.__set__", d->d_getset->name);
-    tell(s, (void *)d->d_getset->set, type, name);
+    report(s, (void *)d->d_getset->set, type, name);
 }
 
 static bool is_descriptor(PyTypeObject *type)
@@ -149,10 +150,10 @@ static void look_at_descriptor(struct search *s, PyObject *object)
         look_at_getset(s, (PyGetSetDescrObject *)object, of);
     } else if (kind == &PyWrapperDescr_Type) {
         const PyWrapperDescrObject *d = (PyWrapperDescrObject *)object;
-        tell(s, d->d_wrapped, of, d->d_base->name);
+        report(s, d->d_wrapped, of, d->d_base->name);
     } else {
         const PyMethodDef *method = ((PyMethodDescrObject *)object)->d_method;
-        tell(s, (void *)method->ml_meth, of, method->ml_name);
+        report(s, (void *)method->ml_meth, of, method->ml_name);
     }
 }
 
@@ -178,7 +179,7 @@ void method_names_collect(const struct function_names *to)
     if (s.module_key)
         PyUnstable_GC_VisitObjects(visit, &s);
     Py_XDECREF(s.module_key);
-    map_clear(&s.told);
+    map_clear(&s.reported);
     map_clear(&s.types);
     PyErr_SetRaisedException(error);
 }

@@ -321,10 +321,10 @@ static __attribute__((noinline)) void timed(struct exact *x, uint64_t from)
     s->stands_for += s->until;
 }
 
-/* Who hears that a watched function begins takes its time before that: the function begins anew. */
-static __attribute__((noinline)) void tell_begin(struct exact *x, uint64_t frame, uint64_t code)
+/* The listener for begins of watched functions takes its time before that: the function begins anew. */
+static __attribute__((noinline)) void notify_begin(struct exact *x, uint64_t frame, uint64_t code)
 {
-    watch_list_tell(code);
+    watch_list_notify(code);
     if (atomic_load(&exact_current) != x || exact_this_thread.generation != x->generation)
         return; /* profiling has ended meanwhile */
     struct exact_thread *t = exact_this_thread.thread;
@@ -363,10 +363,10 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     count(is_call ? &node->calls : &node->resumes, 1);
     top[1].since = arch_ticks();
     exact_set_depth(t, depth + 1);
-    bool is_told = !LIKELY(!turns_are_noted(x, node)) && turns_begin(x, t, &top[1], is_call);
+    bool notifies = !LIKELY(!turns_are_noted(x, node)) && turns_begin(x, t, &top[1], is_call);
     shadow_leave();
-    if (!LIKELY(!is_told))
-        tell_begin(x, (uint64_t)f, code);
+    if (!LIKELY(!notifies))
+        notify_begin(x, (uint64_t)f, code);
     return true;
 }
 
@@ -458,7 +458,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
     /* A generator that yields while it is destroyed ends without an event, and its regions live on in a cycle. */
     if (is_call && regions_this_thread && is_generator((const PyCodeObject *)code))
         region_forget(x, f);
-    bool is_told = false;
+    bool notifies = false;
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
         if (!LIKELY(!makers_moved(t)))
@@ -482,7 +482,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
             count(is_call ? &s->node->calls : &s->node->resumes, 1);
             s->since = exact_ticks(x);
             if (!LIKELY(!turns_are_noted(x, s->node)))
-                is_told = turns_begin(x, t, s, is_call);
+                notifies = turns_begin(x, t, s, is_call);
         }
         if (s && !is_call && regions_this_thread)
             region_resume(x, t, f);
@@ -490,8 +490,8 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
     shadow_leave();
     if (!LIKELY(!from))
         timed(x, from);
-    if (!LIKELY(!is_told))
-        tell_begin(x, (uint64_t)f, code);
+    if (!LIKELY(!notifies))
+        notify_begin(x, (uint64_t)f, code);
     return true;
 }
 
@@ -702,7 +702,7 @@ void own_work_end(const struct own_work *w, bool same_session)
         shadow_enter();
         if (t->opaque == w->frame)
             t->opaque = 0;
-        /* Kept calls are told with their begins, by which they lie within one another. */
+        /* Kept calls are recorded with their begins, by which they lie within one another. */
         for (uint32_t i = took ? t->depth : 0; i-- && !(t->stack[i].flags & EXACT_KEPT);) {
             uint64_t since = t->stack[i].since;
             if (since && since <= w->from)

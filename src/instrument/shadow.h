@@ -33,9 +33,9 @@ void shadow_close_all(struct exact *x, uint64_t ticks);
 
 /* --- calibrate.c --------------------------------------------------------------------------------- */
 
-/* Measures it in about a millisecond, on functions and a tree of its own, for a session like `x`.
- * `events` are PY_START and PY_RETURN as sys.monitoring numbers them.  0, also where it cannot
- * be measured; -1 with an exception set: there is no memory, or the program's handler of a signal
+/* Measures the cost in about a millisecond, on functions and a tree of its own, for a session like `x`.
+ * `events` are PY_START and PY_RETURN as sys.monitoring numbers them.  Returns 0, also where it cannot
+ * be measured; -1 with an exception set where there is no memory, or the program's handler of a signal
  * raised it meanwhile. */
 int calibrate_calls(const struct exact *x, PyObject *monitoring, int tool_id, long events,
                     struct call_cost *cost);
@@ -43,10 +43,10 @@ int calibrate_calls(const struct exact *x, PyObject *monitoring, int tool_id, lo
 /* --- c_call_stack.c ------------------------------------------------------------------------------ */
 
 /* The innermost Python frame, that runs `code`, calls the C function that starts at `function` (0: no C
- * function).  False: it is left out by a filter. */
+ * function).  Returns false if a filter leaves it out. */
 bool c_call_begins(uint64_t code, uint64_t function);
 
-/* It returns, or raises. */
+/* The C function returns, or raises. */
 void c_call_returns(uint64_t code, bool raised);
 
 /* The C function that the stack's frame `i` waits for has ended, or must have. */
@@ -62,20 +62,20 @@ size_t call_arguments(PyCodeObject *code, unsigned char to[static REGION_ATTRIBU
 
 #define CODE_FACTS_MAX (64u << 10) /* bytes; a function with more variables has fewer in the file */
 
-/* `module`: where it runs, or NULL.  Leaves no exception set. */
-void code_facts_tell(struct exact *x, const PyCodeObject *code, PyObject *module);
+/* Records the facts of a code object; `module` is where it runs, or NULL.  Leaves no exception set. */
+void code_facts_record(struct exact *x, const PyCodeObject *code, PyObject *module);
 
 /* --- lines.c ------------------------------------------------------------------------------------- */
 
 /* `f`, which has the node `node`, is about to stand at the top of the shadow stack: it begins, goes on,
- * or was found running.  False: no memory. */
+ * or was found running.  Returns false if there is no memory. */
 bool lines_begin(struct exact *x, struct exact_thread *t, struct exact_node *node,
                  const frame_t *f);
 
 /* The callback of LINE: (code, line) -> None. */
 PyObject *lines_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 
-/* The line that the function at place `i` is on ends, if it is on one. */
+/* Ends the line that the function at place `i` is on, if it is on one. */
 static inline void lines_end(struct exact_thread *t, uint32_t i, uint64_t now)
 {
     struct exact_line *l = &t->line[i];
@@ -87,7 +87,7 @@ static inline void lines_end(struct exact_thread *t, uint32_t i, uint64_t now)
 
 /* --- native_path.c ------------------------------------------------------------------------------- */
 
-/* The node below `parent` for the frames between the eval loop that has the entry frame at `entry`
+/* Returns the node below `parent` for the frames between the eval loop that has the entry frame at `entry`
  * and the one that has `outer_entry`, which is `parent`'s; 0: up to what runs the program, or the thread's root. */
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t entry, uint64_t outer_entry);
@@ -99,8 +99,8 @@ struct exact_node *native_path_known(const struct exact *x, const struct exact_t
 
 /* --- thread_name.c ------------------------------------------------------------------------------- */
 
-/* In UTF-8, cut short to `size` - 1 bytes; empty where it is none of `threading`'s threads, or where
- * finding out would run code of the program.  Leaves an exception as it is. */
+/* Writes the thread's name in UTF-8, cut short to `size` - 1 bytes; empty where it is none of `threading`'s threads, or
+ * where finding out would run code of the program.  Leaves an exception as it is. */
 void thread_name(char *to, size_t size);
 
 #endif

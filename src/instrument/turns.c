@@ -27,7 +27,7 @@ static uint32_t note_arguments(struct exact *x, struct exact_thread *t, const st
     return call;
 }
 
-/* Where sinks alone hear of it (or, at its end, of a turn whose call is not kept). */
+/* Do sinks alone get it (or, at its end, is it a turn whose call is not kept)? */
 static ALWAYS_INLINE bool is_only_emitted(const struct exact *x, const struct exact_frame *f)
 {
     uint64_t more = PYH_FUNCTION_KEPT | PYH_FUNCTION_WATCHED;
@@ -56,12 +56,12 @@ void turns_log(struct exact *x, bool on)
     backward_log(on);
 }
 
-/* It is turned to from now on; whether its begin is told (watch_list_tell). */
+/* It is turned to from now on.  Returns whether its begin is reported (watch_list_notify). */
 static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
     watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new);
     s->flags |= EXACT_KEPT;
-    return is_new && watch_list_tells();
+    return is_new && watch_list_has_listener();
 }
 
 static __attribute__((noinline)) bool note_begin(struct exact *x, struct exact_thread *t,
@@ -76,9 +76,9 @@ static __attribute__((noinline)) bool note_begin(struct exact *x, struct exact_t
     }
     if (s->flags & EXACT_REGION)
         return false;
-    bool is_told = exact_is_watched(s->node) && begin_watched(t, s, is_new);
+    bool notifies = exact_is_watched(s->node) && begin_watched(t, s, is_new);
     if (!exact_is_kept(s->node))
-        return is_told;
+        return notifies;
     uint32_t call = 0;
     if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {
         call = open_calls_resume(&x->open, s->frame);
@@ -100,7 +100,7 @@ static __attribute__((noinline)) bool note_begin(struct exact *x, struct exact_t
     uint32_t kinds = x->usage_by_name ? filter_usage(x, FRAME_CODE(f), f->f_globals) : 0;
     if (x->usage | kinds)
         usage_begin(t, s, x->usage | kinds);
-    return is_told;
+    return notifies;
 }
 
 bool turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
@@ -168,11 +168,11 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
 
 /* A call's arguments as the spool has them, like a region's attributes (region_attributes.c).
  *
- * Context: with the GIL, where the call begins.  Nothing of the program runs: values are told by their exact types
+ * Context: with the GIL, where the call begins.  Nothing of the program runs: values are recorded by their exact types
  * (value_text.h).
  */
 
-#define ROOM_FOR_MORE 32 /* bytes: a field that says that there are more */
+#define ROOM_FOR_MORE 32 /* bytes: a field that shows that there are more */
 
 static Py_ssize_t n_arguments(const PyCodeObject *code)
 {

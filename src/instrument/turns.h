@@ -17,17 +17,17 @@ static inline bool is_generator(const PyCodeObject *code)
     return code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
 }
 
-/* Is it noted that a function's turn with this node begins? */
+/* Returns whether it is noted that a function's turn with this node begins. */
 static inline bool turns_are_noted(const struct exact *x, const struct exact_node *n)
 {
     return x->turns || n->word & (PYH_FUNCTION_KEPT | PYH_FUNCTION_WATCHED);
 }
 
-/* The event log of a session that has it now and then is switched on or off. */
+/* Switches the event log of a session that has it now and then on or off. */
 void turns_log(struct exact *x, bool on);
 
-/* `s` begins.  `is_new`: a call does, not another turn of one.  True: watch_list_tell is to be called, once the callback
- * is done with its thread's record. */
+/* `s` begins; with `is_new`, a call does, not another turn of one.  Returns whether watch_list_notify is to be called,
+ * once the callback is done with its thread's record. */
 bool turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new);
 
 /* `f` ends. */

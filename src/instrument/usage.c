@@ -1,13 +1,14 @@
-/* usage.c - what a kept call's thread used meanwhile: CPU time, faults, context switches; and the process's resident memory.
+/* usage.c - what a kept call's thread used meanwhile: CPU time, faults, context switches; and the process's resident
+ * memory.
  *
- * getrusage tells context switches as they are, but CPU time as of the kernel's last tick (1 to 10 ms), and the clock that is
- * exact costs twice as much.  So CPU time is that of the thread's clock once, plus the time since, as long as there was no
- * switch.
+ * getrusage has context switches as they are, but CPU time as of the kernel's last tick (1 to 10 ms), and the clock
+ * that is exact costs twice as much.  So CPU time is that of the thread's clock once, plus the time since, as long as
+ * there was no switch.
  *
  * Context: the thread itself, in its callbacks.
  *
- * Sources: getrusage(2), clock_gettime(2), proc_pid_statm(5); kernel/sched/core.c, __schedule (what counts as a switch) and
- * task_sched_runtime (the clock).
+ * Sources: getrusage(2), clock_gettime(2), proc_pid_statm(5); kernel/sched/core.c, __schedule (what counts as a switch)
+ * and task_sched_runtime (the clock).
  */
 #include "instrument.h"
 

@@ -1,8 +1,10 @@
-/* watch_list.c - functions of a framework whose single calls are kept by themselves (watched_calls.h), by file and name.
+/* watch_list.c - functions of a framework whose single calls are kept by themselves (watched_calls.h), by file and
+ * name.
  *
- * Of a function that runs within itself the outermost call counts.  Of some functions it is told as well when they call
- * back: of what they run, directly or through the framework's own functions, the first function that is the program's is
- * watched, too (a closure that an optimizer runs).  All that is decided when a path is new, so calls cost nothing more.
+ * Of a function that runs within itself the outermost call counts.  For some functions calls back are watched as well:
+ * of what they run, directly or through the framework's own functions, the first function that is the program's is
+ * watched, too (a closure that an optimizer runs).  All that is decided when a path is new, so calls cost nothing
+ * more.
  *
  * Context: with the GIL.
  */
@@ -42,12 +44,12 @@ void watch_list_on_begin(PyObject *begins)
     Py_XSETREF(on_begin, Py_XNewRef(begins));
 }
 
-bool watch_list_tells(void)
+bool watch_list_has_listener(void)
 {
     return on_begin;
 }
 
-void watch_list_tell(uint64_t code)
+void watch_list_notify(uint64_t code)
 {
     PyObject *begins = Py_XNewRef(on_begin);
     if (!begins)
@@ -65,16 +67,16 @@ void watch_list_tell(uint64_t code)
     PyErr_SetRaisedException(error);
 }
 
-/* Does the list name it?  *calls_back: it is told when it calls back. */
+/* Does the list name it?  *calls_back: calls back from it are watched. */
 static bool is_listed(const PyCodeObject *code, bool *calls_back)
 {
     PyObject *of_name = PyDict_GetItemWithError(watched, code->co_qualname), *end;
     for (Py_ssize_t i = 0; of_name && PyTuple_CheckExact(of_name) && i < PyTuple_GET_SIZE(of_name);
          i++) {
-        int told = 0;
-        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Up", &end, &told) &&
+        int with_calls_back = 0;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Up", &end, &with_calls_back) &&
             PyUnicode_Tailmatch(code->co_filename, end, 0, PY_SSIZE_T_MAX, 1) > 0) {
-            *calls_back = told;
+            *calls_back = with_calls_back;
             return true;
         }
     }

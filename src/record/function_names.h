@@ -1,4 +1,4 @@
-/* function_names.h - who knows names for native functions that samples or events met, and whom to tell.
+/* function_names.h - who takes names for native functions that samples or events met.
  *
  * Context: ordinary threads.
  */
@@ -10,7 +10,7 @@
 
 struct function_names {
     bool (*wanted)(void *arg, uint64_t start); /* was the function that starts there met? */
-    void (*tell)(void *arg, uint64_t start, const char *name, uint32_t length); /* UTF-8 */
+    void (*add)(void *arg, uint64_t start, const char *name, uint32_t length); /* UTF-8 */
     void *arg;
 };
 

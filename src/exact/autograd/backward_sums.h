@@ -3,7 +3,7 @@
  * A thread's sums are written by it alone, without a lock, in blocks that its struct has for good: a thread that is late adds
  * to its own, wherever the session has got to.  When it ends, the next thread goes on with them.
  *
- * Context: each function says; those of a thread come without the GIL.
+ * Context: each function states it; those of a thread come without the GIL.
  */
 #ifndef PYH_BACKWARD_SUMS_H
 #define PYH_BACKWARD_SUMS_H
@@ -21,25 +21,25 @@ struct backward_sum {
 
 struct backward_sums;
 
-/* A thread's begin and its end with them.  NULL: no memory. */
+/* A thread takes sums when it begins with them (NULL: no memory), and gives them back at its end. */
 struct backward_sums *backward_sums_take(void);
 void backward_sums_give(struct backward_sums *s);
 
-/* The thread's: a call, in the session of this number. */
+/* The thread's: adds a call, in the session of this number. */
 void backward_sums_add(struct backward_sums *s, uint32_t session, const struct maker *origin,
                        uint32_t name, uint64_t ticks);
 
-/* A session begins, of a number that is not 0: what is added in others is not read any more. */
+/* Begins a session, of a number that is not 0: what is added in others is not read any more. */
 void backward_sums_start(uint32_t session);
 
-/* Nothing that was added is read any more, nor what is until the next session begins. */
+/* Ends the reading of what was added, and of what is added until the next session begins. */
 void backward_sums_forget(void);
 
-/* The drain's: copies the `n` sums of a block, LATER_BLOCK at most; blocks are numbered from 0 without a gap.  Their order
- * stays.  False: there is no such block. */
+/* The drain's: copies the `n` sums of a block, LATER_BLOCK at most; blocks are numbered from 0 without a gap, and their
+ * order stays.  Returns false if there is no such block. */
 bool backward_sums_read(uint32_t block, struct backward_sum *to, uint32_t *n);
 
-/* In a forked child. */
+/* Call it in a forked child. */
 void backward_sums_after_fork_child(void);
 
 #endif

@@ -1,10 +1,11 @@
-/* backward_work.h - work that native code does later for a call: an autograd node's for the layer that made it.  How often, how long.
+/* backward_work.h - how often and how long native code works later for a call: an autograd node for the layer that made
+ * it.
  *
- * Each piece of work begins and ends, on any thread, with pieces in one another.  Its time, without what is in it, is added to
- * (the call's node, its name).
+ * Each piece of work begins and ends, on any thread, with pieces in one another.  Its time, without what is in it, is
+ * added to (the call's node, its name).
  *
- * Context: backward_begin and backward_end come without the GIL, on any thread, and without a lock as a rule; the
- * others are told.
+ * Context: backward_begin and backward_end come without the GIL, on any thread, and without a lock as a rule; that of
+ * the others is stated with them.
  */
 #ifndef PYH_BACKWARD_WORK_H
 #define PYH_BACKWARD_WORK_H
@@ -21,8 +22,8 @@
 struct backward_api {
     void (*watch)(const struct maker_source *source);
     /* The work for `number` of `maker` (makers.h) begins; LATER_FOLLOWS: for what the thread's last one was for, which
-     * it ends.  `address`: of something in the frame of the function that does it, and which tells the pieces of a
-     * thread apart. */
+     * it ends.  `address` is that of something in the frame of the function that does it, and distinguishes the pieces
+     * of a thread. */
     void (*begin)(uint64_t maker, uint64_t number, uint64_t address);
     void (*end)(uint64_t address, const char *name);
 };
@@ -35,24 +36,24 @@ struct backward_turn {
     uint32_t tid, handle;  /* where it ran: exact_thread's */
 };
 
-/* A session is made ready: whoever reads finds nothing of an earlier one from now on, threads and nodes have their numbers by
- * session.  With the GIL, and none runs. */
+/* Makes a session ready: whoever reads finds nothing of an earlier one from now on, for threads and nodes have their
+ * numbers by session.  Call it with the GIL, while none runs. */
 void backward_forget(void);
 
-/* It begins after that, and ends.  With the GIL. */
+/* The session begins after that, and ends.  With the GIL. */
 void backward_start(void);
 void backward_stop(void);
 
-/* Pieces are logged from now on, or no longer. */
+/* Switches the logging of pieces on or off. */
 void backward_log(bool on);
 
-/* The drain's: those that were, as far as they lie together (block_queue.h). */
+/* The drain's: returns the logged ones, as far as they lie together (block_queue.h). */
 const struct backward_turn *backward_turns(size_t *bytes);
 void backward_turns_release(size_t bytes);
 
 const char *backward_name(uint32_t number); /* from 1 on; NULL: there is none */
 
-/* In a forked child. */
+/* Call it in a forked child. */
 void backward_after_fork_child(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Without the GIL nothing keeps the session from ending but this: each thread says that it is inside, and only then
+/* Without the GIL nothing keeps the session from ending but this: each thread marks that it is inside, and only then
  * looks whether there is a session; who ends it takes it away, and only then waits until nobody is inside. */
 #include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 
@@ -133,7 +133,7 @@ static bool begin(struct visit *v)
     v->generation = atomic_load(&current);
     v->exact = v->generation ? atomic_load(&exact_current) : NULL;
     if (!v->has_gil && v->exact && !v->exact->counts)
-        v->exact = NULL; /* for sinks alone, which do not hear it */
+        v->exact = NULL; /* for sinks alone, which do not get it */
     if (!v->generation) {
         atomic_store_explicit(&mine.inside, 0, memory_order_release);
         return false;
@@ -159,7 +159,7 @@ static void announce(struct pyhybrid_region *region, const struct visit *v)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     if (!atomic_load(&region->number))
         atomic_compare_exchange_strong(&region->number, &none, region_new_number());
-    if (atomic_exchange(&region->told, v->generation) != v->generation)
+    if (atomic_exchange(&region->recorded, v->generation) != v->generation)
         session->announce(atomic_load(&region->number), region->name, region->length);
     if (v->has_gil && atomic_exchange(&region->emitted, v->generation) != v->generation)
         session->emit(atomic_load(&region->number), region->name, region->length);
@@ -171,7 +171,7 @@ static void push(struct pyhybrid_region *region)
     struct visit v;
     if (!begin(&v))
         return;
-    if (atomic_load_explicit(&region->told, memory_order_relaxed) != v.generation ||
+    if (atomic_load_explicit(&region->recorded, memory_order_relaxed) != v.generation ||
         (v.has_gil && atomic_load_explicit(&region->emitted, memory_order_relaxed) != v.generation))
         announce(region, &v);
     uint64_t word = frame_region(atomic_load_explicit(&region->number, memory_order_relaxed));

@@ -1,6 +1,6 @@
 /* native_region.h - regions that native code pushes and pops (capi/pyhybrid.h), with or without the GIL.
  *
- * Context: with the GIL, unless it says otherwise.
+ * Context: with the GIL, unless otherwise stated.
  */
 #ifndef PYH_NATIVE_REGION_H
 #define PYH_NATIVE_REGION_H
@@ -12,13 +12,13 @@
 
 void native_region_init(const struct region_session *session);
 
-/* libpyhybrid.so has been loaded: it is listened to from now on. */
+/* Listens to libpyhybrid.so, which has been loaded, from now on. */
 void native_region_listen(pyhybrid_listen_call *listen);
 
-/* What it knows besides regions, of the session `generation`. */
+/* Gives what it knows besides regions, of the session `generation`. */
 void native_region_values(uint32_t generation, const struct pyhybrid_values *to);
 
-/* Since the session began: pushes that could not be placed in the tree, and pops of what was not open. */
+/* Counts, since the session began, of pushes that could not be placed in the tree, and of pops of what was not open. */
 struct native_region_losses {
     uint64_t n_unplaced, n_unmatched;
 };
@@ -30,7 +30,7 @@ struct native_region_losses native_region_close(void);
 /* exact_current has been set to NULL: when it returns, no thread is in the midst of its tree. */
 void native_region_settle(void);
 
-/* In a forked child, at once.  Not with Python. */
+/* Call it in a forked child at once; it needs no Python. */
 void native_region_after_fork_child(void);
 
 #endif

@@ -28,7 +28,7 @@ struct region {
 
 static const struct region_session *session;
 static PyObject *ids;       /* name -> number, for the process's life */
-static uint32_t *announced; /* [number]: the session that has heard the name */
+static uint32_t *announced; /* [number]: the session that has the name */
 static size_t announced_bytes;
 static _Atomic uint32_t n_ids;
 

@@ -1,6 +1,6 @@
 /* region_attributes.c - a region's attributes as the spool has them.
  *
- * Context: with the GIL.  Nothing of the program runs: what is not a plain number or text is told by its type.
+ * Context: with the GIL.  Nothing of the program runs: what is not a plain number or text is recorded by its type.
  */
 #include "region_stack.h"
 

@@ -3,7 +3,7 @@
  * Native code's regions are the thread's: where the functions that they stand on end, they move to the one that called
  * those, or to the thread's root; where functions stand on one that was popped, it ends when they do.
  *
- * Context: the thread itself; with the GIL, unless it says otherwise.
+ * Context: the thread itself; with the GIL, unless otherwise stated.
  */
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
 
