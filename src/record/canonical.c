@@ -23,7 +23,7 @@ struct canonical {
     struct modules *modules;
     struct map native;           /* address -> canonical word */
     struct map starts;           /* address of a function's start -> canonical word */
-    struct map codes;            /* number of what a code object says -> code index */
+    struct map codes;            /* a code object's number (codes.h) -> code index */
     struct map python_functions; /* number of a function -> code index of one of its code objects */
     uint32_t n_codes;
     uint32_t n_functions;

@@ -466,7 +466,7 @@ static bool take_sample(struct drain *d, struct thread *t, const struct sample_r
     return true;
 }
 
-/* Is it a sample of which the kernel may have more to say? */
+/* Is it a sample for which ticks in the kernel may still come? */
 static bool is_too_new(const struct drain *d, const struct thread *t, const struct ring_record *r)
 {
     if (t->ticks_only && !t->has_ended) /* what they stand for is known when that ends */

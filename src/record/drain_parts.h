@@ -1,4 +1,4 @@
-/* drain_parts.h - what drain.c is made of; the collector's thread, where nothing else is said.
+/* drain_parts.h - what drain.c is made of; for the collector's thread, unless otherwise stated.
  */
 #ifndef PYH_DRAIN_PARTS_H
 #define PYH_DRAIN_PARTS_H
@@ -19,17 +19,17 @@ struct canonical;
 struct canonical *canonical_new(struct spool *s); /* NULL: no memory */
 void canonical_free(struct canonical *w);
 
-/* A code object was met for the first time. */
+/* Takes a code object that was met for the first time. */
 void canonical_take_code(struct canonical *w, const struct code_record *r);
 
-/* The canonical word; 0 if the code object's record has not come yet. */
+/* Returns the canonical word, or 0 if the code object's record has not come yet. */
 uint64_t canonical_word(struct canonical *w, uint64_t raw);
 
-/* The canonical word of the function that starts there, if a word was of it; else 0. */
+/* Returns the canonical word of the function that starts there, if a word was of it; else 0. */
 uint64_t canonical_function(const struct canonical *w, uint64_t start);
 
-/* Before and after a pass.  canonical_begin says whether libraries were loaded, or what was known by address holds no
- * more (MODULES_WENT). */
+/* Call them before and after a pass.  canonical_begin returns whether libraries were loaded, or what was known by
+ * address holds no more (MODULES_WENT). */
 enum modules_change canonical_begin(struct canonical *w);
 void canonical_end(struct canonical *w);
 
@@ -77,12 +77,12 @@ struct way_up {
     size_t bytes;
 };
 
-/* Addresses may mean other libraries now. */
+/* Forgets the stacks: addresses may mean other libraries now. */
 void caller_stacks_forget(struct caller_stacks *c);
 void caller_stacks_free(struct caller_stacks *c);
 
-/* The stack of r->base_node, in `tree`.  False: not yet, for a code object's record has not come (with `now`, it goes
- * without). */
+/* Finds the stack of r->base_node in `tree`.  Returns false as long as a code object's record has not come (with `now`,
+ * it goes without). */
 bool caller_stacks_find(struct caller_stacks *c, struct way_up *way, struct stacks *tree,
                         struct canonical *words, const struct codes *codes,
                         const struct sample_record *r, bool now, uint32_t *stack);
@@ -100,7 +100,7 @@ struct kernel_ticks {
     size_t bytes, n;
 };
 
-/* They need not come in order.  False: no memory. */
+/* Adds a tick; ticks need not come in order.  Returns false if there is no memory. */
 bool kernel_ticks_add(struct kernel_ticks *t, uint64_t time_ns, uint32_t chain);
 void kernel_ticks_free(struct kernel_ticks *t);
 
@@ -122,7 +122,7 @@ struct tick_parts kernel_ticks_of_sample(const struct kernel_ticks *t, uint64_t 
                                          uint32_t weight);
 bool kernel_ticks_next(struct tick_parts *p, struct tick_part *part); /* false: there is none */
 
-/* The sample has them. */
+/* Drops the ticks that a sample has taken. */
 void kernel_ticks_drop(struct kernel_ticks *t, const struct tick_parts *p);
 
 /* --- sample_segments.c --------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ struct sample_segments {
     size_t blocks_bytes;
 };
 
-/* `bytes`: of all samples' records together; 0: as many as come. */
+/* `bytes` is the bound of all samples' records together; 0: as many as come. */
 void sample_segments_init(struct sample_segments *g, uint64_t bytes);
 void sample_segments_free(struct sample_segments *g);
 
@@ -183,10 +183,10 @@ struct sample_scratch {
     uint32_t word[6 * SAMPLE_CHUNK];
 };
 
-/* Is there no room for a sample of that time? */
+/* Returns whether there is no room for a sample of that time. */
 bool sample_chunk_is_full(const struct sample_chunk *c, uint64_t time_ns);
 
-/* `place`: the stack, with the flags beside it. */
+/* Adds a sample; `place` is the stack, with the flags beside it. */
 void sample_chunk_add(struct sample_chunk *c, uint64_t time_ns, uint32_t weight, uint32_t place,
                       uint32_t cpu);
 

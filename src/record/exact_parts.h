@@ -1,4 +1,4 @@
-/* exact_parts.h - what exact_drain.c is made of; the collector's thread, where nothing else is said.
+/* exact_parts.h - what exact_drain.c is made of; for the collector's thread, unless otherwise stated.
  */
 #ifndef PYH_EXACT_PARTS_H
 #define PYH_EXACT_PARTS_H
@@ -39,18 +39,19 @@ struct thread_folds {
     uint32_t n_names, n_ended;
 };
 
-/* Which row does a thread of this name get, whose own one would be `record`?  NULL: that, and it is written.  `*of`: of its
- * name, also then (NULL: no memory).  `can_be_folded`: false for one that needs a row of its own. */
+/* Returns the row that a thread of this name gets, whose own one would be `record`; NULL: that one, which is written.
+ * `*of` is that of its name, also then (NULL: no memory).  `can_be_folded` is false for one that needs a row of its
+ * own. */
 struct thread_fold *thread_folds_row(struct thread_folds *f, struct spool_thread record,
                                      const char *name, bool can_be_folded, struct thread_fold **of);
 
-/* Would a thread of this name be folded? */
+/* Returns whether a thread of this name would be folded. */
 bool thread_folds_are_many(struct thread_folds *f, const char *name);
 
-/* One with a row of its own has ended. */
+/* Counts a thread with a row of its own that has ended. */
 void thread_folds_end(struct thread_folds *f, struct thread_fold *of);
 
-/* A folded thread's counters, which were `before` (zeroes) up to now. */
+/* Adds a folded thread's counters, which were `before` (zeroes at first) up to now. */
 void thread_folds_count(struct thread_fold *f, const struct spool_counters *now,
                         const struct spool_counters *before);
 
@@ -73,10 +74,10 @@ struct exact_counters {
     struct spool_exact_count rows[EXACT_BLOCK_MAX];
 };
 
-/* Those of the nodes that the spool has. */
+/* Writes the counters of the nodes that the spool has. */
 void exact_counters_write(struct exact_counters *c, struct spool *s, struct exact_thread *t);
 
-/* Gives each row of them to `take`, of one moment.  Where there is no memory it gives none. */
+/* Gives each row of them to `take`, all of one moment.  Where there is no memory it gives none. */
 typedef void exact_counters_take(void *arg, uint32_t node, const struct spool_exact_count *row);
 void exact_counters_read(struct exact_counters *c, struct exact_thread *t,
                          exact_counters_take *take, void *arg);
@@ -99,25 +100,25 @@ struct thread_fold;
 struct exact_counters;
 struct exact_fold;
 
-/* That of `f`, which the spool knows from now on by `index`.  NULL: no memory. */
+/* Makes the fold of `f`, which the spool knows from now on by `index`.  Returns NULL if there is no memory. */
 struct exact_fold *exact_fold_new(struct spool *s, struct thread_fold *f, uint32_t index);
 void exact_fold_free(struct exact_fold *f); /* NULL: nothing */
 
 uint32_t exact_fold_index(const struct exact_fold *f);
 
-/* The thread's new nodes get their places in the tree (t->n_written), up to one whose code object's record has not come; `last`:
- * it waits for none. */
+/* Gives the thread's new nodes their places in the tree (t->n_written), up to one whose code object's record has not
+ * come; with `last`, it waits for none. */
 void exact_fold_nodes(struct exact_fold *f, struct canonical *w, struct exact *x,
                       struct exact_thread *t, bool last);
 
-/* The node that one of the thread's is in the tree; 0: it has no place yet. */
+/* Returns the node that one of the thread's is in the tree, or 0 if it has no place yet. */
 uint32_t exact_fold_node(const struct exact_thread *t, uint32_t node);
 
-/* Adds the thread's counters, for the next exact_fold_write alone.  `ticks`: now. */
+/* Adds the thread's counters, for the next exact_fold_write alone.  `ticks` is the present time. */
 void exact_fold_add(struct exact_fold *f, struct exact_counters *c, struct exact_thread *t,
                     uint64_t ticks);
 
-/* The thread has ended, and goes, or all ends: its counters and its calls' durations stay. */
+/* Keeps the counters and the calls' durations of a thread that has ended and goes, or of any when all ends. */
 void exact_fold_end(struct exact_fold *f, struct exact_counters *c, struct exact_thread *t,
                     uint64_t ticks);
 
@@ -134,7 +135,7 @@ struct backward_drain {
     struct backward_sum rows[LATER_BLOCK];
 };
 
-/* The pieces of work that were logged. */
+/* Takes the pieces of work that were logged. */
 void backward_drain_take(struct spool *s);
 
 void backward_drain_write(struct backward_drain *l, struct spool *s);
@@ -158,7 +159,7 @@ struct exact_log {
 /* Takes what waits of `t`, whose number the spool knows. */
 void exact_log_take(struct exact_log *l, struct spool *s, struct exact_thread *t);
 
-/* No more events will come from `t`: says what its full ring lost last. */
+/* No more events will come from `t`: records what its full ring lost last. */
 void exact_log_end_thread(struct exact_log *l, struct spool *s, struct exact_thread *t);
 
 /* Writes the durations that changed. */

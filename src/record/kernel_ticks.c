@@ -2,7 +2,7 @@
  *
  * A clock ticks on while the kernel works for a thread, and the thread gets one signal at the end: the
  * sample's weight belongs to its last ticks, in equal parts.  Ticks before one that came in the program
- * belong to other stacks (the signal was blocked), and so do more than the weight says (samples were lost).
+ * belong to other stacks (the signal was blocked), and so do more than the weight has (samples were lost).
  *
  * Context: the drain thread.
  */

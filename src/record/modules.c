@@ -109,7 +109,7 @@ static int changed(struct dl_phdr_info *info, size_t size, void *arg)
                                                               : MODULES_SAME;
     m->adds = info->dlpi_adds;
     m->subs = info->dlpi_subs;
-    return 1 + (int)change; /* not 0: the first module tells enough */
+    return 1 + (int)change; /* not 0: the first module is enough */
 }
 
 static int collect(struct dl_phdr_info *info, size_t size, void *arg)

@@ -163,7 +163,7 @@ struct spool_stacks { /* stack ids count from 1; 0 is the root; parents come fir
     uint32_t n;
 };
 
-struct spool_function { /* for a native word: its function's start, as the FDE says it */
+struct spool_function { /* for a native word: its function's start, as in the FDE */
     uint64_t word;
     uint64_t start; /* in the word's own terms (module, offset); 0: no unwind information */
 };
@@ -245,7 +245,7 @@ struct spool_end {
     uint32_t n_forked;       /* children that fork() made */
     uint32_t n_spawned;      /* that Python started otherwise: src/python/spawns.c */
     uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */
-    uint32_t n_mute;         /* clocks that could not say that */
+    uint32_t n_mute;         /* clocks that could not record that */
     uint32_t pad;
     /* CPU time of the process, without ours, that no sample stands for, nor a lost or missed one; below 0: samples
      * stand for more, by chance.  0: not known. */

@@ -61,13 +61,14 @@ struct thread_limits {
 };
 #define RING_SMALL (256u << 10)
 
-/* sampler/clocks/period_correction.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
+/* sampler/clocks/period_correction.h: by which part, in 1/1024, the event's period is shorter, and since when that is
+ * watched. */
 struct period_correction {
     uint64_t cpu_ns, signals; /* 0: not yet */
     int32_t shorter;
 };
 
-/* What a sample's walk works in. */
+/* The memory that a sample's walk works in. */
 struct walk_room {
     size_t max_frames, max_entries; /* of the arrays below; words, too */
     struct native_frame *native;
@@ -85,7 +86,7 @@ struct callers {
         struct caller_note note;
     } *place;         /* the last one has no note */
     uint32_t n_since; /* places that were noted, ever */
-    uint32_t n_told;  /* places that the drain knows as they are */
+    uint32_t n_known; /* places that the drain knows as they are */
 };
 
 struct thread {
@@ -95,7 +96,7 @@ struct thread {
     bool claimed;
     struct thread *next_claimed;
     char comm[16]; /* the kernel's name for it, at the last look */
-    char name[64]; /* threading's, where it has been told */
+    char name[64]; /* threading's, where it is known */
     struct thread_counters counters;
     struct ring ring;
 
@@ -121,7 +122,7 @@ struct thread {
     unsigned n_own;             /* samples of its own clock while it is young */
     struct sample_record *held; /* the last tick's, not in the ring yet; NULL: none */
     size_t held_bytes;
-    uint32_t held_told; /* callers.n_told before it */
+    uint32_t held_known; /* callers.n_known before it */
 
     /* sleep_detection.c: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */
@@ -163,7 +164,7 @@ struct thread {
     size_t mapping_bytes;
 };
 
-/* From now on walks have this room. */
+/* Walks use this room from now on. */
 static inline void thread_use_room(struct thread *t, const struct walk_room *room)
 {
     t->room = *room;
@@ -174,7 +175,7 @@ static inline void thread_use_room(struct thread *t, const struct walk_room *roo
     t->chain.max_entries = room->max_entries;
 }
 
-/* What its samples stand for, and those that were lost, in periods. */
+/* Returns what the thread's samples, and those that were lost, stand for, in periods. */
 static inline uint64_t thread_given_weight(struct thread *t)
 {
     uint64_t given = counter_get(&t->counters.recorded_weight);
@@ -183,7 +184,7 @@ static inline uint64_t thread_given_weight(struct thread *t)
     return given;
 }
 
-/* Is its ring so full that it should be drained soon? */
+/* Returns whether the thread's ring is so full that it should be drained soon. */
 static inline bool thread_is_urgent(const struct thread *t)
 {
     return ring_used(&t->ring) > t->limits.ring_bytes / 4;
@@ -208,28 +209,30 @@ void registry_free(struct registry *r); /* and all records, when no handler runs
 /* Makes records for registry_claim, up to THREADS_STOCK. */
 void registry_stock(struct registry *r, const struct thread_limits *limits);
 
-/* The record of `tid`, the calling thread: its own or one from stock.  NULL: none in stock.  Async-signal-safe. */
+/* Returns the record of `tid`, the calling thread: its own or one from stock; NULL: none in stock.
+ * Async-signal-safe. */
 struct thread *registry_claim(struct registry *r, pid_t tid);
 
-/* Makes the record of thread `tid` and publishes it, or numbers the one that it has claimed.  NULL:
+/* Makes the record of thread `tid` and publishes it, or numbers the one that it has claimed.  Returns NULL if there is
  * no memory. */
 struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
                             const struct thread_limits *limits);
 
-/* As before registry_add, but that the record is there. */
+/* Undoes registry_add's numbering; the record stays. */
 void registry_unnumber(struct registry *r, struct thread *t);
 
 /* Takes `t` out and frees it; its thread must be gone, or no handler able to run. */
 void registry_remove(struct registry *r, struct thread *t);
 
-/* The next record that is numbered, from place `*at` on, which it moves; NULL: no more.  Start with *at = 0. */
+/* Returns the next numbered record from place `*at` on, which it moves; NULL: no more.  Start with *at = 0. */
 struct thread *registry_next(struct registry *r, uint32_t *at);
 
-/* One that was claimed and is not numbered yet; NULL: no more.  registry_keep_claimed: it still is not. */
+/* Takes a record that was claimed and is not numbered yet; NULL: no more.  registry_keep_claimed puts back one that
+ * still is not. */
 struct thread *registry_take_claimed(struct registry *r);
 void registry_keep_claimed(struct registry *r, struct thread *t);
 
-/* The record of `tid`, or NULL.  Async-signal-safe. */
+/* Returns the record of `tid`, or NULL.  Async-signal-safe. */
 struct thread *registry_find(const struct registry *r, pid_t tid);
 
 #endif

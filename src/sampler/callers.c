@@ -3,7 +3,7 @@
  * A sample's walk ends with the innermost function that the exact half knows to run; those further out are the path of
  * its node, and where in their code each of them waits is noted here.  As long as a function runs, none of its callers
  * moves on: so from the top outward only those are read that were not there when the last sample was taken, and only
- * these are told to the drain.
+ * these are passed to the drain.
  *
  * Context: async-signal-safe, on the thread whose stack it is.  Private to src/sampler/.
  */
@@ -39,7 +39,7 @@ void callers_note(struct callers *c, const struct unwind *u, const struct exact 
     uint32_t n = callers_of(c, top), i = n;
     if (c->of != exact_this_thread.thread) {
         c->of = exact_this_thread.thread;
-        c->n_since = c->n_told = 0;
+        c->n_since = c->n_known = 0;
     }
     if (!n || is_noted(c, n, top))
         return;
@@ -52,6 +52,6 @@ void callers_note(struct callers *c, const struct unwind *u, const struct exact 
     }
     if (c->n_since <= n)
         c->n_since = n + 1;
-    if (c->n_told > i)
-        c->n_told = i;
+    if (c->n_known > i)
+        c->n_known = i;
 }

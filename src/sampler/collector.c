@@ -47,7 +47,7 @@ struct done {
 static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
     if (!session_clock(s)->signal && atomic_load(&s->idle_since_ns))
-        return 0; /* no signal tells what it spent then */
+        return 0; /* no signal shows what it spent then */
     uint64_t idle_ns = t->idle_rest_ns + counter_get(&t->counters.idle_ns);
     uint64_t ns = cpu_ns - t->base_cpu_ns + t->missed_ns + t->ticked_ns;
     return ns > idle_ns ? ns - idle_ns : 0;

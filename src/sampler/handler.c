@@ -89,9 +89,9 @@ static bool was_blocked(const siginfo_t *info)
     return is_our_trap(info) && flags & 1 && !mine.forks;
 }
 
-/* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
- * works for the thread): the thread's CPU clock does.  To read it is a system call, which would be a third of
- * a sample's cost, and after which the thread may have to wait for a processor. */
+/* A perf event reports an overflow, not how many there were (signals coalesce while the kernel works for the thread):
+ * the thread's CPU clock has that.  To read it is a system call, which would be a third of a sample's cost, and after
+ * which the thread may have to wait for a processor. */
 static uint32_t weight_by_clock(struct session *s, struct thread *t, const siginfo_t *info,
                                 uint64_t now, uint64_t *cpu)
 {
@@ -345,8 +345,8 @@ static bool was_off_cpu(struct session *s, const ucontext_t *context, uint32_t w
             2 * spent_ns < weight * atomic_load_explicit(&s->period_ns, memory_order_relaxed));
 }
 
-/* The collector knows at its next look, and is called once for each time that a sample finds it so anew. */
-static void tell_if_urgent(struct session *s, struct thread *t)
+/* The collector sees it at its next look, and is woken once for each time that a sample finds it so anew. */
+static void notify_if_urgent(struct session *s, struct thread *t)
 {
     bool urgent = thread_is_urgent(t);
     if (urgent)
@@ -370,14 +370,14 @@ static void settle_held(struct thread *t)
     if (!t->held)
         return;
     t->held = NULL;
-    t->callers.n_told = t->held_told;
+    t->callers.n_known = t->held_known;
 }
 
 static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
 {
     size_t words = head->n_words * sizeof(uint64_t);
     uint32_t n_places = top ? callers_of(&t->callers, top) : 0;
-    uint32_t n_notes = n_places > t->callers.n_told ? n_places - t->callers.n_told : 0;
+    uint32_t n_notes = n_places > t->callers.n_known ? n_places - t->callers.n_known : 0;
     size_t notes = n_notes * sizeof(struct caller_note), bytes = sizeof *head + words + notes;
     struct sample_record *r = ring_reserve(&t->ring, bytes);
     if (!r) {
@@ -393,9 +393,9 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     struct caller_note *note = (struct caller_note *)(r->words + head->n_words);
     for (uint32_t i = n_places - n_notes; i < n_places; i++)
         *note++ = t->callers.place[i].note;
-    t->held_told = t->callers.n_told;
+    t->held_known = t->callers.n_known;
     if (n_places)
-        t->callers.n_told = n_places;
+        t->callers.n_known = n_places;
     if (head->is_tick && t->n_own) {
         t->held = r;
         t->held_bytes = bytes;
@@ -526,7 +526,7 @@ static void sample_at_tick(struct session *s, struct thread *t, ucontext_t *cont
     struct sample_record head = {.time_ns = start, .n_words = (uint32_t)n, .is_tick = kind};
     record_with_state(s, t, &head, context, top);
     counter_add(&t->n_ticks, 1);
-    tell_if_urgent(s, t);
+    notify_if_urgent(s, t);
     count_time(t, clock_now_ns() - start);
 }
 
@@ -607,7 +607,7 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     }
     struct sample_record head = {.time_ns = start, .weight = weight, .n_words = (uint32_t)n};
     record_with_state(s, t, &head, context, top);
-    tell_if_urgent(s, t);
+    notify_if_urgent(s, t);
     uint64_t took = clock_now_ns() - start;
     count_time(t, took);
     owe_time(s, t, cpu, took);

@@ -52,7 +52,7 @@ static void name_thread(struct session *s, const struct thread_name *it)
 {
     struct thread *t = registry_find(&s->registry, it->tid);
     if (t && t->index)
-        names_tell(s, t, it->name, it->length);
+        names_record(s, t, it->name, it->length);
     pthread_mutex_unlock(&session_lock);
 }
 

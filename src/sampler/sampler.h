@@ -4,7 +4,8 @@
  * (or SIGTRAP) to the thread it counts, whose handler records its Python and native stack into a ring; a
  * collector thread drains the rings into the spool.
  *
- * Context: start, stop and the fork and exec hooks run in Python threads, with the GIL.  All or nothing: a failed start leaves nothing.
+ * Context: start, stop and the fork and exec hooks run in Python threads, with the GIL.  All or nothing: a failed start
+ * leaves nothing.
  */
 #ifndef PYH_SAMPLER_H
 #define PYH_SAMPLER_H
@@ -37,10 +38,10 @@ struct sampler_options {
     uint32_t max_nodes;
     uint64_t max_timeline_bytes; /* of samples that keep their times; 0: all do */
     int exact;                   /* with trees for the exact half */
-    int looks;                   /* what sampler_set_look set is called, as often as it says */
-    int log_events;              /* with every begin and end */
-    int log_windows;             /* with those while they are switched on (turns_log) */
-    uint64_t keep_events_ns;     /* of those, only the last ones; 0: all */
+    int looks;       /* the function of sampler_set_look is called, as often as stated there */
+    int log_events;  /* with every begin and end */
+    int log_windows; /* with those while they are switched on (turns_log) */
+    uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
     /* By wall-clock time: only threads with such a name (thread_names.c), patterns of the shell, a 0 byte after
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
@@ -53,7 +54,7 @@ struct sampler_info {
     enum sampler_engine engine;
     const char *engine_reason;    /* why not a better one; static text */
     const char *no_kernel_frames; /* why; NULL: there are */
-    const char *unlisted;         /* which threads nobody tells of; NULL: they are all listed */
+    const char *unlisted;         /* which threads no list has; NULL: they are all listed */
     uint64_t period_ns;           /* in effect: longer if the rate asked costs too much */
     uint64_t cost_ns; /* of one sample, interrupt and all, measured at start; 0: no signal came */
     uint64_t start_ns;
@@ -70,20 +71,20 @@ struct sampler_result {
     int write_error;       /* -errno of the spool's first failed write, or 0 */
 };
 
-/* Starts a session, paused until sampler_resume(): 0, or -errno with info->error.  None may run, nor be starting: the
- * caller sees to it, since others get the GIL meanwhile. */
+/* Starts a session, paused until sampler_resume().  Returns 0, or -errno with info->error.  The caller ensures that no
+ * other session runs or starts, since other threads get the GIL meanwhile. */
 int sampler_start(struct sampler_options *options, struct sampler_info *info);
 
-/* How what may block is called, for as long as it takes: without the GIL.  Before the first start; unset: simply
- * called.  A thread may have to wait here for the collector, that for the loader's lock, and who holds that for
- * the GIL. */
+/* Sets how a function that may block is called: without the GIL, for as long as it takes.  Call it before the first
+ * start; unset, the function is simply called.  A thread may have to wait here for the collector, that for the
+ * loader's lock, and the holder of that lock for the GIL. */
 typedef void sampler_blocking(void (*what)(void *), void *arg);
 void sampler_set_blocking(sampler_blocking *call);
 
-/* Called by the collector, every 10 ms, in no lock.  Before the first start; it stays. */
+/* The collector calls `look` every 10 ms, with no lock held.  Set it before the first start; it stays. */
 void sampler_set_look(void (*look)(void));
 
-/* Asked for names once all samples are in; it may be NULL. */
+/* The function that is asked for names once all samples are in; it may be NULL. */
 struct function_names;
 typedef void sampler_namer(const struct function_names *to);
 
@@ -94,43 +95,44 @@ int sampler_stop(sampler_namer *namer, struct sampler_result *result);
 
 int sampler_running(void);
 
-/* No samples from now on, or again.  What a thread does meanwhile counts nowhere; pauses do not nest. */
+/* They stop the samples and resume them.  What a thread does meanwhile counts nowhere; pauses do not nest. */
 void sampler_pause(void);
 void sampler_resume(void);
 
-/* What was measured is in the spool when it returns. */
+/* When it returns, all that was measured is in the spool. */
 void sampler_flush(void);
 
-/* Nothing counts from now on, or again, as with these two, at next to no cost: what signals still stand for is left
- * out, and after a while the clocks are paused.  (By wall-clock time: at once.)  sampler_active returns whether
- * it had to wake them up. */
+/* They stop and resume the counting as sampler_pause and sampler_resume do, at next to no cost: what signals still
+ * stand for is left out, and after a while the clocks are paused.  (By wall-clock time: at once.)  sampler_active
+ * returns whether it had to wake them up. */
 void sampler_idle(void);
 int sampler_active(void);
 
-/* The running session's trees for the exact half, or NULL. */
+/* Returns the running session's trees for the exact half, or NULL. */
 struct exact *sampler_exact(void);
 
-/* Counts the sessions; 0: none runs. */
+/* Returns the session's number, or 0 if none runs. */
 uint32_t sampler_generation(void);
 
 /* Adds records of the front: SPOOL_META, SPOOL_THREAD_NAME. */
 int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
                   uint32_t body_length);
 
-/* The same of what the program's calls bring, most of them with the GIL: it does not wait for the disk (spool_post). */
+/* The same for records of the program's calls, most of them made with the GIL: it does not wait for the disk
+ * (spool_post). */
 int sampler_post(uint32_t type, const void *head, uint32_t head_length, const void *body,
                  uint32_t body_length);
 
-/* `threading` calls the thread `name`, of `length` bytes: told to the spool, and by wall-clock time it may be
- * chosen for it. */
+/* `threading` calls the thread `name`, of `length` bytes: the name is recorded in the spool, and by wall-clock time the
+ * thread may be chosen for it. */
 void sampler_name_thread(int tid, const char *name, uint32_t length);
 
 /* The calling thread runs its first Python function: it has a clock from now on, if it began while the session ran
- * (clocks/newborn.h).  Any thread; a few microseconds. */
+ * (clocks/newborn.h).  It may be called on any thread and takes a few microseconds. */
 void sampler_thread_begins(void);
 
-/* Hooks: CPython's code watcher, fork (pthread_atfork; it `counts` unless it is part of what counts as a spawn),
- * exec (audit hook) and spawn (spawns.c). */
+/* The hooks of CPython's code watcher, of fork (pthread_atfork; it `counts` unless it is part of what counts as a
+ * spawn), of exec (audit hook) and of spawn (spawns.c). */
 void sampler_forget_code(uint64_t code);
 void sampler_before_fork(void);
 void sampler_after_fork_parent(bool counts);

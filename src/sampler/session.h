@@ -40,7 +40,7 @@ typedef size_t (*unwind_backend)(void *context, struct native_frame *out, size_t
 
 struct session {
     _Atomic int state;
-    uint32_t generation; /* tells a thread's cached record from an earlier session's */
+    uint32_t generation; /* distinguishes a thread's cached record from an earlier session's */
     enum sampler_clock clock;
     _Atomic(const struct clock_ops *) clock_ops; /* one may give way to another */
     bool exclude_kernel;
@@ -81,7 +81,7 @@ struct session {
     struct task_list tasks;
     struct own_fd status;   /* /proc/self/status */
     bool looks;             /* sampler_set_look */
-    bool look_again;        /* for threads, whatever the list says */
+    bool look_again;        /* for threads, whether or not the list has changed */
     uint64_t scan_after_ns; /* the next list of threads */
     uint64_t start_ns, start_cpu_ns;
     uint64_t paused_cpu_ns;                 /* the process's CPU time when sampling was paused */
@@ -115,16 +115,16 @@ extern _Atomic(struct session *) session_current;
  * whose lock a thread may hold that waits for the GIL.  So nobody may wait for it with the GIL (session_block). */
 extern pthread_mutex_t session_lock;
 
-/* what(arg), without the GIL. */
+/* Calls what(arg) without the GIL. */
 void session_block(void (*what)(void *), void *arg);
 
-/* The one that runs or ends, or NULL.  With the GIL or session_lock. */
+/* Returns the session that runs or ends, or NULL.  Call it with the GIL or session_lock. */
 struct session *session_get(void);
-/* With the GIL, and before or after its collector runs. */
+/* Call it with the GIL, before or after the session's collector runs. */
 void session_set(struct session *s);
-/* The one that runs, with session_lock held; NULL, and not held: there is none, or it ends. */
+/* Returns the running session with session_lock held; NULL, with the lock not held, if there is none or it ends. */
 struct session *session_lock_running(void);
-/* In a forked child: the lock is free and no session runs.  Returns the parent's, or NULL. */
+/* In a forked child, frees the lock and leaves no session running.  Returns the parent's, or NULL. */
 struct session *session_forget_in_child(void);
 
 /* How many handlers are running, and until none is. */
@@ -143,13 +143,14 @@ static inline void wait_for_handlers(void)
 void handler_on_signal(int signal, siginfo_t *info, void *context);
 void handler_forks(bool forks); /* is the calling thread in fork()? */
 
-/* What signals of the timers that wake a thread (sleep_detection.c) bring along; the others': the session. */
+/* Returns the value that signals of the timers that wake a thread (sleep_detection.c) carry; others carry the
+ * session. */
 static inline void *session_waking(struct session *s)
 {
     return (char *)s + 1;
 }
 
-/* 1 to `below`, each as likely, another one each time.  Async-signal-safe. */
+/* Returns a number from 1 to `below`, each as likely, another one each time.  Async-signal-safe. */
 static inline uint64_t session_random(uint64_t seed, uint64_t below)
 {
     uint64_t x = clock_now_ns() ^ seed << 32;
@@ -158,7 +159,8 @@ static inline uint64_t session_random(uint64_t seed, uint64_t below)
     return 1 + (x ^ x >> 31) % below;
 }
 
-/* Its first expiry, and the period from there on; 0: never.  `timer`: the kernel's number.  Async-signal-safe.  0 or -errno. */
+/* Sets a timer's first expiry, and its period from there on; 0: never.  `timer` is the kernel's number.  Returns 0 or
+ * -errno.  Async-signal-safe. */
 static inline int session_set_timer(int timer, uint64_t first_ns, uint64_t period_ns)
 {
     struct itimerspec spec = {
@@ -168,7 +170,7 @@ static inline int session_set_timer(int timer, uint64_t first_ns, uint64_t perio
     return (int)arch_syscall6(SYS_timer_settime, timer, 0, (long)&spec, 0, 0, 0);
 }
 
-/* The collector looks now, however quiet it was: a thread began, or a ring fills up.  Async-signal-safe. */
+/* Makes the collector look now, however quiet it was: a thread began, or a ring fills up.  Async-signal-safe. */
 static inline void session_nudge(struct session *s)
 {
     if (!atomic_exchange(&s->nudged, 1))
@@ -187,8 +189,8 @@ static inline const struct clock_ops *session_clock(const struct session *s)
     return atomic_load(&s->clock_ops);
 }
 
-/* collector.c, under session_lock: CPU time of the process that no thread's clock stands for, nor the ticks of those
- * that have ended (newborn.h). */
+/* collector.c, under session_lock: returns the CPU time of the process that no thread's clock stands for, nor the ticks
+ * of those that have ended (newborn.h). */
 int64_t session_unaccounted_ns(struct session *s);
 
 /* pause.c, under session_lock.  Until `time_ns`, or (UINT64_MAX) session_resume, no clock ticks: */
@@ -210,7 +212,7 @@ void collector_stop(struct session *s);
 /* Under session_lock: */
 void collector_drain(struct session *s); /* the rings; */
 void collector_write(struct session *s); /* all that was measured, as of now */
-/* what the thread's counters say goes to the spool; */
+/* the thread's counters go to the spool; */
 void collector_snapshot(struct session *s, struct thread *t);
 /* what its own clock's samples stand for, lost and missed ones, too; */
 uint64_t collector_given_ns(struct session *s, struct thread *t);
@@ -219,15 +221,16 @@ uint64_t collector_signals(struct session *s, struct thread *t);
 
 /* --- callers.c ----------------------------------------------------------------------------------- */
 
-/* How many places lie below `top`, a frame of the calling thread's shadow stack; 0: none, or more than are noted. */
+/* Returns how many places lie below `top`, a frame of the calling thread's shadow stack; 0: none, or more than are
+ * noted. */
 static inline uint32_t callers_of(const struct callers *c, const struct exact_frame *top)
 {
     size_t n = (size_t)(top - exact_this_thread.thread->stack);
     return n <= c->max ? (uint32_t)n : 0;
 }
 
-/* Notes where those below `top` are, which runs and whose frame this sample's walk has met.  `u`: with the stack's
- * bounds. */
+/* Notes where the functions below `top` are, which runs and whose frame this sample's walk has met.  `u` has the
+ * stack's bounds. */
 void callers_note(struct callers *c, const struct unwind *u, const struct exact *x,
                   const struct exact_frame *top);
 
@@ -243,36 +246,36 @@ void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info 
 
 /* --- previous_handler.c -------------------------------------------------------------------------- */
 
-/* What SIGPROF, SIGTRAP, or the one other signal that is ours, did before it was taken (signals.c), or is to do now.  Outlives the session: a SIGTRAP may
- * come after its end (sigtrap.h). */
+/* Returns what SIGPROF, SIGTRAP, or the one other signal that is ours, did before it was taken (signals.c), or is to do
+ * now.  It outlives the session: a SIGTRAP may come after its end (sigtrap.h). */
 struct sigaction *previous_handler(int number);
 
-/* One that is not ours does that.  It may not return. */
+/* Does that for a signal that is not ours.  It may not return. */
 void previous_handler_pass_on(int number, siginfo_t *info, void *context);
 
 /* libc's sigaction, while calls of it are watched (trap_guard.h). */
 extern uint64_t previous_handler_watched_call;
 
-/* If the context is at such a call, and that is about SIGTRAP: what it asks for is done, and it will do nothing.  Whether the
- * program has a handler from now on. */
+/* If the context is at such a call about SIGTRAP, does what the call asks for and makes it do nothing.  Returns whether
+ * the program has a handler from now on. */
 bool previous_handler_take_call(ucontext_t *context);
 
 /* --- signals.c ----------------------------------------------------------------------------------- */
 
-/* handler_on_signal handles `number` from now on. */
+/* Makes handler_on_signal the handler of `number`. */
 void signal_take(int number);
 
-/* Whether it still does: the program may have installed another handler. */
+/* Returns whether it still is: the program may have installed another handler. */
 bool signal_is_taken(int number);
 
-/* Whether it may be taken: it does what it does by default, or would without us. */
+/* Returns whether the signal may be taken: it does what it does by default, or would without us. */
 bool signal_is_free(int number);
 
-/* Pending ones are gone; else nothing changes.  Nothing, if it is not ours.  A thread that blocks the signal may
- * still get one: an event that was closed may have one under way. */
+/* Drops pending signals of `number`, if it is ours; nothing else changes.  A thread that blocks the signal may still
+ * get one: an event that was closed may have one under way. */
 void signal_drop_pending(int number);
 
-/* What it did before, and again nothing is pending. */
+/* Restores what the signal did before; again nothing is pending. */
 void signal_give_back(int number);
 
 /* --- thread_names.c ------------------------------------------------------------------------------ */
@@ -281,23 +284,23 @@ struct session;
 
 struct sampler_options;
 
-/* 0, or -EINVAL: more patterns than there is room for. */
+/* Returns 0, or -EINVAL if there are more patterns than there is room for. */
 int names_prepare(struct session *s, const struct sampler_options *options);
 
-/* `threading` has this name for it: told to the spool, and it may be chosen by it. */
-void names_tell(struct session *s, struct thread *t, const char *name, size_t length);
+/* `threading` has this name for the thread: it is recorded in the spool, and the thread may be chosen by it. */
+void names_record(struct session *s, struct thread *t, const char *name, size_t length);
 
-/* Looks at those threads for which it is time to.  A new name is told to the spool; a thread that is chosen by it
- * gets its clock. */
+/* Looks at those threads for which it is time.  A new name is recorded in the spool; a thread that is chosen by it gets
+ * its clock. */
 void names_look(struct session *s, uint64_t now);
 
-/* Looks, whenever the last time was. */
+/* Looks at the thread, whenever the last time was. */
 void names_look_now(struct session *s, struct thread *t);
 
-/* Shall the thread have a clock? */
+/* Returns whether the thread is to have a clock. */
 bool names_choose(struct session *s, const struct thread *t);
 
-/* What a sample costs has been measured, for which one thread had a clock: now those that are chosen have one. */
+/* Gives the chosen threads their clocks: what a sample costs has been measured, for which one thread had one. */
 void names_settle(struct session *s);
 
 /* --- thread_registration.c ----------------------------------------------------------------------- */
@@ -306,19 +309,20 @@ struct exact_thread;
 struct session;
 struct thread;
 
-/* Makes the record of a thread just seen, or numbers the one that it claimed.  `listed`: its number in /proc, 0: not known.
- * False: there is no memory. */
+/* Makes the record of a thread just seen, or numbers the one that it claimed.  `listed` is its number in /proc, 0 if
+ * not known.  Returns false if there is no memory. */
 bool admit(struct session *s, pid_t tid, pid_t listed);
 void admit_claimed(struct session *s);
 
-/* exact_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
- * then it could not be told from one that was never there. */
+/* The exact_drain_number of `session`.  Call it before the thread's record is taken out of the registry (collector.c's
+ * retire): after that it could not be distinguished from one that was never there. */
 uint32_t admit_exact(void *session, struct exact_thread *e);
 
-/* What it ran until now, by its CPU clock, was before it had a clock of its own: it is what its ticks' samples stand for. */
+/* The samples of the thread's ticks stand for what it ran until now, by its CPU clock, before it had a clock of its
+ * own. */
 void share_among_ticks(struct thread *t, uint64_t cpu_ns);
 
-/* The list of threads may lack one: it is read while threads come and go. */
+/* Returns whether the thread lives; the list of threads may lack it, since it is read while threads come and go. */
 bool thread_lives(pid_t tid);
 
 /* --- thread_scan.c ------------------------------------------------------------------------------- */
@@ -329,36 +333,38 @@ struct thread;
 /* Looks for new and ended threads. */
 void thread_scan(struct session *s);
 
-/* The same, unless it took so long of late that it is not time yet; and stock for those that admit themselves. */
+/* The same, unless it took so long of late that it is not time yet; also makes stock for threads that admit
+ * themselves. */
 void thread_scan_in_turn(struct session *s, uint64_t now);
 
 /* Gives a clock of its own to a thread that ran for long and had no signal: one that no covered thread created,
  * whose creator's event is gone, or for which there was no clock to be had. */
 void thread_cover(struct session *s, struct thread *t);
 
-/* A thread that has but its ticks gets a clock of its own. */
+/* Gives a clock of its own to a thread that has only its ticks. */
 void thread_end_ticks(struct session *s, struct thread *t);
 
-/* What a thread that blocks our signal ran since the last look is written as such (drain_blocked). */
+/* Writes what a thread that blocks our signal ran since the last look as such (drain_blocked). */
 void thread_look_blocked(struct session *s, struct thread *t);
 
-/* --- sleep_detection.c ------------------------------------------------------------------------------------ */
+/* --- sleep_detection.c --------------------------------------------------------------------------- */
 
 struct session;
 
 #define ASLEEP_SAMPLES 4
 #define ASLEEP_AFTER_NS 20000000ull
 
-/* Looks at the thread. */
+/* Looks at the thread: writes that its sample holds while it sleeps, or wakes it. */
 void sleep_detection_look(struct session *s, struct thread *t);
 
-/* Its sample holds until now: sampling pauses, or ends; or the thread is gone.  What is not known to have been
- * waiting counts as missed. */
+/* Ends the thread's sleep, whose sample holds until now: sampling pauses or ends, or the thread is gone.  What is not
+ * known to have been waiting counts as missed. */
 void sleep_detection_end(struct session *s, struct thread *t);
 
 /* --- engine.c ------------------------------------------------------------------------------------ */
 
-/* Which clock `options` get here: s->clock_ops, and what info says of it.  0, or -errno with info->engine_reason. */
+/* Finds the clock that `options` get here: sets s->clock_ops and info's fields of it.  Returns 0, or -errno with
+ * info->engine_reason. */
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info);
 
@@ -369,13 +375,13 @@ void engine_retire(struct session *s, struct thread *t);
 void engine_set_period(struct session *s, struct thread *t);
 void engine_enable_all(struct session *s, bool enable);
 
-/* With what belongs to no thread that lives. */
+/* Closes all clocks, also those that belong to no living thread. */
 void engine_close_all(struct session *s);
 
-/* Its signal is wanted elsewhere, for the reason `why`: another clock goes on, once all is drained. */
+/* The clock's signal is wanted elsewhere, for the reason `why`: another clock goes on, once all is drained. */
 void engine_give_way(struct session *s, const char *why);
 
-/* The thread's CPU time by the kernel's count; after it ended, as far as it is known. */
+/* Returns the thread's CPU time by the kernel's count; after it ended, as far as it is known. */
 uint64_t engine_cpu_ns(struct session *s, struct thread *t);
 
 /* --- perf_event.c -------------------------------------------------------------------------------- */
@@ -393,13 +399,14 @@ struct perf_event_wish {
     bool apart; /* nothing, as perf_clocks_keep_apart needs it */
 };
 
-/* A new descriptor or -errno.  The event is disabled. */
+/* Returns a new descriptor or -errno.  The event is disabled. */
 int perf_event_open(const struct perf_event_wish *wish);
 
-/* The same descriptor with a number from `floor` on, and the event's id; closes `fd`.  Or -errno. */
+/* Moves the descriptor to a number from `floor` on, closes `fd`, and finds the event's id.  Returns the new number or
+ * -errno. */
 int perf_event_settle(int fd, int floor, uint64_t *id);
 
-/* Whether `fd` is still that event: the program may have closed it and use the number itself. */
+/* Returns whether `fd` is still that event: the program may have closed it and use the number itself. */
 bool perf_event_is(int fd, uint64_t id);
 
 /* --- timers.c ------------------------------------------------------------------------------------ */

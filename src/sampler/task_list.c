@@ -90,7 +90,7 @@ bool task_list_read(struct task_list *l, task_list_each *each, void *context)
         return false;
     if (l->has_last && !own_fd_is(&l->last_pid))
         open_last_pid(l);
-    bool told = count(l, &before) && before.newest == l->count.newest;
+    bool is_counted = count(l, &before) && before.newest == l->count.newest;
     lseek(l->folder.fd, 0, SEEK_SET);
     while ((bytes = syscall(SYS_getdents64, l->folder.fd, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < bytes;) {
@@ -103,7 +103,7 @@ bool task_list_read(struct task_list *l, task_list_each *each, void *context)
                 each(context, tid, listed);
         }
     l->known =
-        !bytes && told && links == before.threads && count(l, &after) && equal(before, after);
+        !bytes && is_counted && links == before.threads && count(l, &after) && equal(before, after);
     l->count = before;
     return !bytes;
 }

@@ -40,8 +40,7 @@ int names_prepare(struct session *s, const struct sampler_options *options)
 static void write_name(struct session *s, const struct thread *t, enum thread_name_source source,
                        const char *name, size_t length)
 {
-    if (!drain_has_own_row(
-            t)) /* the first record tells it; several threads have no name in common */
+    if (!drain_has_own_row(t)) /* the first record has it; several threads have no name in common */
         return;
     struct spool_thread_name head = {t->index, source};
     spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)length);
@@ -92,7 +91,7 @@ bool names_choose(struct session *s, const struct thread *t)
     return matches(s, t->comm) || matches(s, t->name) || matches_threading_name(s, t->tid);
 }
 
-void names_tell(struct session *s, struct thread *t, const char *name, size_t length)
+void names_record(struct session *s, struct thread *t, const char *name, size_t length)
 {
     write_name(s, t, NAME_THREADING, name, length);
     if (length >= sizeof t->name)

@@ -84,8 +84,8 @@ void admit_claimed(struct session *s)
     }
 }
 
-/* One that no sampler will see: it has ended, or sampling has. */
-static uint32_t tell_of(struct session *s, struct exact_thread *e)
+/* Records a thread that no sampler will see: it has ended, or sampling has. */
+static uint32_t record_unseen(struct session *s, struct exact_thread *e)
 {
     struct spool_thread record = {.index = ++s->n_threads,
                                   .tid = (uint32_t)e->tid,
@@ -115,7 +115,7 @@ uint32_t admit_exact(void *session, struct exact_thread *e)
         t = registry_find(&s->registry, e->tid);
     }
     if (!t || !t->index || t->has_exact)
-        return tell_of(s, e);
+        return record_unseen(s, e);
     t->has_exact = true;
     return drain_row(s->drain, t, e->name, &e->fold);
 }

@@ -52,7 +52,7 @@ static bool blocks_signal(struct session *s, const struct thread *t)
     return is_in(text, "\nSigPnd:", signal) && is_in(text, "\nSigBlk:", signal);
 }
 
-/* Nobody else tells of what it ran until `cpu_ns`, by its CPU clock. */
+/* Nothing else records what the thread ran until `cpu_ns`, by its CPU clock. */
 static void write_blocked(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
     uint64_t period = atomic_load(&s->period_ns);
@@ -160,7 +160,7 @@ static void see_if_alive(struct session *s, struct thread *t)
     t->seen |= thread_lives(t->tid);
 }
 
-/* Those that are known, the first thread and the one that began: others tell of themselves, or not. */
+/* The threads that are known, the first one and the one that began; others register themselves, or stay unknown. */
 static void do_without_list(struct session *s)
 {
     pid_t first[] = {getpid(), s->measuring_tid};

@@ -5,7 +5,7 @@
 
 #include "backward_sums.h"
 
-/* All that is read, by the node: calls, and ticks as a number that tells them apart. */
+/* All that is read, by the node: calls, and ticks as a number that distinguishes them. */
 static uint64_t read_all(uint32_t node, uint64_t *ticks)
 {
     static struct backward_sum sum[LATER_BLOCK];

@@ -1,4 +1,4 @@
-/* The event log: nothing is lost unsaid. */
+/* The event log: nothing is lost unrecorded. */
 #include "unit.h"
 
 #include "event_log.h"

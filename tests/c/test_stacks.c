@@ -59,7 +59,7 @@ static void the_same_path_is_the_same_node(void **state)
     assert_int_equal(tree.n, 2);
 }
 
-static void words_are_told_apart_by_parent_and_parents_by_word(void **state)
+static void words_are_distinguished_by_parent_and_parents_by_word(void **state)
 {
     (void)state;
     make(100);
@@ -225,7 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(ids_count_from_one, tear_down),
         cmocka_unit_test_teardown(the_same_path_is_the_same_node, tear_down),
-        cmocka_unit_test_teardown(words_are_told_apart_by_parent_and_parents_by_word, tear_down),
+        cmocka_unit_test_teardown(words_are_distinguished_by_parent_and_parents_by_word, tear_down),
         cmocka_unit_test_teardown(many_parents_have_children_of_the_same_words, tear_down),
         cmocka_unit_test_teardown(it_grows_and_keeps_every_identity, tear_down),
         cmocka_unit_test_teardown(at_the_bound_a_path_ends_in_tree_full, tear_down),

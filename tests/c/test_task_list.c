@@ -45,7 +45,7 @@ static struct tids listed(struct task_list *l)
     return found;
 }
 
-/* A look after which the list is said to be the same still. */
+/* A look after which the list is known to be the same still. */
 static struct tids settled(struct task_list *l)
 {
     struct tids found;
@@ -121,7 +121,7 @@ static void all_threads_are_listed_once(void **state)
     task_list_close(&l);
 }
 
-static void each_change_is_told(void **state)
+static void each_change_is_found(void **state)
 {
     (void)state;
     struct task_list l = opened_with_numbers();
@@ -135,7 +135,7 @@ static void each_change_is_told(void **state)
     task_list_close(&l);
 }
 
-static void one_that_begins_as_another_ends_is_told(void **state)
+static void one_that_begins_as_another_ends_is_found(void **state)
 {
     (void)state;
     struct task_list l = opened_with_numbers();
@@ -190,8 +190,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_threads_are_listed_once),
-        cmocka_unit_test(each_change_is_told),
-        cmocka_unit_test(one_that_begins_as_another_ends_is_told),
+        cmocka_unit_test(each_change_is_found),
+        cmocka_unit_test(one_that_begins_as_another_ends_is_found),
         cmocka_unit_test(descriptors_that_the_program_closed_are_opened_again),
         cmocka_unit_test(without_the_newest_number_it_may_always_have_changed),
     };

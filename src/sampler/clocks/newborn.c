@@ -7,7 +7,7 @@
 
 #define PROBES 16                 /* places that a thread may have */
 #define YOUNG_MAX_NS 200000000ull /* who ran longer without a sample blocks signals */
-#define AT_EACH_TICK 100000 /* nanoseconds: far less than a tick, so that each one is heard of */
+#define AT_EACH_TICK 100000 /* nanoseconds: far less than a tick, so that each one sends a signal */
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid

@@ -20,20 +20,19 @@
 #include <stdint.h>
 
 #define TRAP_OF_PERF 6                     /* TRAP_PERF, which older headers lack */
-#define SIGTRAP_DATA 0x7079687962726964ull /* "pyhybrid": tells our events' signals from others' */
+#define SIGTRAP_DATA 0x7079687962726964ull /* "pyhybrid": marks the signals of our events */
 #define SIGTRAP_CALL_DATA                                                                          \
     0x7079687963616c6cull   /* "pyhycall": a call is about to be made (trap_guard.h) */
 #define SIGTRAP_KEPT_MAX 64 /* threads that have ended and whose events stay */
 
-/* Why this engine is not to be had here; NULL: it is. */
+/* Returns why this engine is not available here, or NULL if it is. */
 const char *sigtrap_refused(uint64_t period_ns);
 
-/* Whether a debugger watches the process, by `status`, /proc/self/status: it would stop at every
- * SIGTRAP. */
+/* Returns whether a debugger, which would stop at every SIGTRAP, watches the process by `status`, /proc/self/status. */
 struct own_fd;
 bool sigtrap_watched(const struct own_fd *status);
 
-/* Whether threads other than the caller and `ours` live. */
+/* Returns whether threads other than the caller and `ours` live. */
 bool sigtrap_others_live(int ours);
 
 #endif
