@@ -40,7 +40,7 @@ static inline void arch_regs_from_context(struct unwind_regs *r, const ucontext_
     r->r10 = (uint64_t)g[REG_R10];
 }
 
-/* Those of the function that asks. */
+/* Fills `r` with the registers of the calling function. */
 static inline __attribute__((always_inline)) void arch_regs_here(struct unwind_regs *r)
 {
     *r = (struct unwind_regs){0};
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void arch_regs_here(struct unwind_r
 /* Registers that a function keeps for its caller, by DWARF number. */
 #define ARCH_KEPT_REGISTERS {3, 6, 12, 13, 14, 15}
 
-/* One of them; 0 for any other number. */
+/* Returns one of them, or 0 for any other number. */
 static inline uint64_t arch_kept_register(const ucontext_t *uc, int number)
 {
     const greg_t *g = uc->uc_mcontext.gregs;
@@ -70,7 +70,7 @@ static inline uint64_t arch_kept_register(const ucontext_t *uc, int number)
     }
 }
 
-/* Argument `i` (0 to 2) of the system call, if the context is in one; of the function, if it is at its first
+/* Returns argument `i` (0 to 2) of the system call, if the context is in one; of the function, if it is at its first
  * instruction. */
 static inline uint64_t arch_argument(const ucontext_t *uc, int i)
 {
@@ -78,13 +78,13 @@ static inline uint64_t arch_argument(const ucontext_t *uc, int i)
     return (uint64_t)uc->uc_mcontext.gregs[registers[i]];
 }
 
-/* The second and third are NULL. */
+/* Makes the second and third argument NULL. */
 static inline void arch_clear_arguments(ucontext_t *uc)
 {
     uc->uc_mcontext.gregs[REG_RSI] = uc->uc_mcontext.gregs[REG_RDX] = 0;
 }
 
-/* Where the instruction of a system call stands that the signal may have ended early: it returns EINTR,
+/* Returns where the instruction of a system call stands that the signal may have ended early: it returns EINTR,
  * or is about to be begun again.  0: neither. */
 static inline uint64_t arch_interrupted_syscall(const ucontext_t *uc)
 {
@@ -94,8 +94,8 @@ static inline uint64_t arch_interrupted_syscall(const ucontext_t *uc)
     return g[REG_RAX] >= 0 && g[REG_RAX] < 1024 ? (uint64_t)g[REG_RIP] : 0;
 }
 
-/* Has the kernel come back from a system call just now, or is about to begin it again?  The instruction
- * leaves its return address in rcx and the flags in r11 (Intel SDM, SYSCALL). */
+/* Returns whether the kernel has come back from a system call just now, or is about to begin it again.  The
+ * instruction leaves its return address in rcx and the flags in r11 (Intel SDM, SYSCALL). */
 static inline bool arch_leaves_syscall(const ucontext_t *uc)
 {
     const greg_t *g = uc->uc_mcontext.gregs;
@@ -107,7 +107,7 @@ static inline bool arch_is_syscall(const unsigned char *p)
     return p[0] == 0x0f && p[1] == 0x05;
 }
 
-/* Address of the thread control block.  glibc puts it at the upper end of a thread's stack. */
+/* Returns the address of the thread control block, which glibc puts at the upper end of a thread's stack. */
 static inline uint64_t arch_thread_pointer(void)
 {
     uint64_t p;
@@ -115,7 +115,7 @@ static inline uint64_t arch_thread_pointer(void)
     return p;
 }
 
-/* The time stamp counter. */
+/* Reads the time stamp counter. */
 static inline uint64_t arch_ticks(void)
 {
     uint32_t low, high;
@@ -123,7 +123,7 @@ static inline uint64_t arch_ticks(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* Does it run at one rate, whatever the processor does (CPUID 0x80000007, EDX bit 8)? */
+/* Returns whether it runs at one rate, whatever the processor does (CPUID 0x80000007, EDX bit 8). */
 static inline bool arch_ticks_steady(void)
 {
     uint32_t a = 0x80000000u, b, c, d;
@@ -135,7 +135,7 @@ static inline bool arch_ticks_steady(void)
     return d >> 8 & 1;
 }
 
-/* Does a call instruction end at `p`?  `p[-7 .. -1]` must be readable. */
+/* Returns whether a call instruction ends at `p`; `p[-7 .. -1]` must be readable. */
 static inline bool arch_follows_call(const unsigned char *p)
 {
     if (p[-5] == 0xe8)
@@ -149,7 +149,7 @@ static inline bool arch_follows_call(const unsigned char *p)
     return p[-7] == 0xff && (p[-6] & 0x38) == 0x10;
 }
 
-/* What the direct call that ends at `p` calls; 0 if it is none. */
+/* Returns what the direct call that ends at `p` calls, or 0 if it is none. */
 static inline uint64_t arch_direct_callee(const unsigned char *p)
 {
     int32_t distance;
@@ -173,7 +173,7 @@ static inline uint64_t arch_jump_target(const unsigned char *p, size_t bytes)
     return (uint64_t)p + size + (uint64_t)(int64_t)distance;
 }
 
-/* Is this `[endbr64] [bnd] jmp *slot(%rip)`, an entry of .plt.sec or .plt.got? */
+/* Returns whether this is `[endbr64] [bnd] jmp *slot(%rip)`, an entry of .plt.sec or .plt.got. */
 static inline bool arch_is_jump_stub(const unsigned char *p)
 {
     if (p[0] == 0xf3 && p[1] == 0x0f && p[2] == 0x1e && p[3] == 0xfa)
@@ -183,7 +183,7 @@ static inline bool arch_is_jump_stub(const unsigned char *p)
     return p[0] == 0xff && p[1] == 0x25;
 }
 
-/* While another thread is waited for. */
+/* Call it while you wait for another thread. */
 static inline void arch_pause(void)
 {
     __builtin_ia32_pause();

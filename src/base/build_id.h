@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Its bytes and how many; NULL: there is none. */
+/* Returns the build-id's bytes and how many; NULL: there is none. */
 static inline const unsigned char *build_id_find(const void *notes, size_t size, size_t *length)
 {
     const unsigned char *p = notes;

@@ -18,10 +18,11 @@
 
 typedef int clock_reader(clockid_t clock, struct timespec *time);
 
-/* The vdso's: 0 or -errno, which is left alone.  NULL where clock.c has not found it, or is not linked. */
+/* The vdso's reader, which returns 0 or -errno and leaves errno alone.  NULL where clock.c has not found it, or is not
+ * linked. */
 __attribute__((weak, visibility("hidden"))) clock_reader *clock_reader_of_vdso;
 
-/* 0 where there is no such clock. */
+/* Returns 0 where there is no such clock. */
 static inline uint64_t clock_read_ns(clockid_t clock)
 {
     struct timespec t;
@@ -36,14 +37,14 @@ static inline uint64_t clock_now_ns(void)
     return clock_read_ns(CLOCK_MONOTONIC);
 }
 
-/* The CPU clock of thread `tid` of this process, for any thread to read (man 3 clock_gettime,
+/* Returns the CPU clock of thread `tid` of this process, for any thread to read (man 3 clock_gettime,
  * Linux: kernel/time/posix-cpu-timers.c, MAKE_THREAD_CPUCLOCK with CPUCLOCK_SCHED). */
 static inline clockid_t clock_of_thread(pid_t tid)
 {
     return (clockid_t)(~(unsigned)tid << 3 | 6);
 }
 
-/* Sleeps, or until a signal comes. */
+/* Sleeps for `ns`, or until a signal comes. */
 void clock_sleep_ns(uint64_t ns);
 
 #endif

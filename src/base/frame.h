@@ -93,7 +93,7 @@ static inline uint64_t frame_function(uint64_t code_id, uint32_t function)
     return PYH_TAG_FUNCTION << PYH_TAG_SHIFT | code_id << PYH_OFFSET_BITS | function;
 }
 
-/* Of a raw Python word, or of a function's: the number, or the id. */
+/* Returns the number of a raw Python word, or the id of a function's. */
 static inline uint64_t frame_code_id(uint64_t word)
 {
     return word >> PYH_OFFSET_BITS & ((1ull << PYH_CODE_ID_BITS) - 1);
@@ -143,7 +143,7 @@ static inline uint64_t frame_kernel(uint64_t address)
     return PYH_TAG_KERNEL << PYH_TAG_SHIFT | (address & PYH_ADDR_MASK);
 }
 
-/* What is the same for all code objects of a function. */
+/* Returns what is the same for all code objects of a function. */
 static inline uint64_t frame_key(uint64_t word)
 {
     uint64_t id = ((1ull << PYH_CODE_ID_BITS) - 1) << PYH_OFFSET_BITS;

@@ -16,13 +16,13 @@ struct map {
     size_t mask, n;
 };
 
-/* The value's place, or NULL if `key` is not there. */
+/* Returns the value's place, or NULL if `key` is not there. */
 uint64_t *map_get(const struct map *m, uint64_t key);
 
-/* The value's place; a new one is 0.  NULL: no memory. */
+/* Returns the value's place, where a new one is 0; NULL: no memory. */
 uint64_t *map_put(struct map *m, uint64_t key);
 
-/* Values less than `limit` are 0 from now on. */
+/* Makes values less than `limit` 0. */
 void map_zero_below(struct map *m, uint64_t limit);
 
 void map_clear(struct map *m); /* forgets all, gives the memory back */
@@ -36,16 +36,16 @@ static inline uint64_t map_hash(uint64_t x)
     return x;
 }
 
-/* Zeroed memory in whole pages; NULL if there is none. */
+/* Returns zeroed memory in whole pages; NULL if there is none. */
 void *map_memory(size_t bytes);
 void *map_memory_filled(size_t bytes); /* all pages are there: one system call, not a fault each */
 void map_memory_free(void *p, size_t bytes);
 
 #define MAP_PAGE 4096
 
-/* Room for at least `n` elements of `size` bytes in `*p`, which may move; the rest is zero.  What has less than MAP_PAGE
- * bytes is a piece of something larger, and is left there when more are needed.  False: no memory, and nothing has
- * changed. */
+/* Makes room for at least `n` elements of `size` bytes in `*p`, which may move; the rest is zero.  What has less than
+ * MAP_PAGE bytes is a piece of something larger, and is left there when more are needed.  Returns false, with nothing
+ * changed, if there is no memory. */
 bool map_memory_grow(void *p, size_t *bytes, size_t n, size_t size);
 
 #endif

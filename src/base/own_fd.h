@@ -18,7 +18,7 @@ struct own_fd {
     ino_t inode;
 };
 
-/* `fd`, which the caller keeps, under a number from `floor` on, too.  0 or -errno. */
+/* Duplicates `fd`, which the caller keeps, under a number from `floor` on.  Returns 0 or -errno. */
 static inline int own_fd_duplicate(struct own_fd *o, int fd, int floor)
 {
     struct stat st;
@@ -30,7 +30,7 @@ static inline int own_fd_duplicate(struct own_fd *o, int fd, int floor)
     return 0;
 }
 
-/* The same with `low`, which it closes; it may be -1, with errno. */
+/* Does the same with `low`, which it closes; `low` may be -1, with errno. */
 static inline int own_fd_keep(struct own_fd *o, int low, int floor)
 {
     o->fd = -1;

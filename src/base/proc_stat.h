@@ -16,7 +16,7 @@
 /* Fields by their numbers; the second one is the name, in parentheses. */
 enum { PROC_STAT_FLAGS = 9, PROC_STAT_NUM_THREADS = 20, PROC_STAT_STARTTIME = 22 };
 
-/* Reads the file `path`, in the folder of that descriptor or AT_FDCWD.  False: it cannot be read. */
+/* Reads the file `path`, in the folder of that descriptor or AT_FDCWD.  Returns false if it cannot be read. */
 static inline bool proc_stat_read(int folder, const char *path, char text[PROC_STAT_BYTES])
 {
     int fd = TEMP_FAILURE_RETRY(openat(folder, path, O_RDONLY | O_CLOEXEC));
@@ -28,7 +28,7 @@ static inline bool proc_stat_read(int folder, const char *path, char text[PROC_S
     return n > 0;
 }
 
-/* A field from the third on, with the blank before it; NULL: there is none.  A name may have any character. */
+/* Returns a field from the third on, with the blank before it; NULL: there is none.  A name may have any character. */
 static inline const char *proc_stat_field(const char *text, int field)
 {
     const char *p = strrchr(text, ')');

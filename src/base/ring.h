@@ -25,21 +25,21 @@ struct ring {
     _Atomic uint64_t tail; /* read up to here */
 };
 
-/* `size` bytes (a power of two) at `data`, 8-aligned. */
+/* Makes an empty ring of `size` bytes (a power of two) at `data`, 8-aligned. */
 void ring_init(struct ring *r, void *data, size_t size);
 
-/* Room for a record of up to `size` bytes, header included, or NULL.  Nothing is visible to the
+/* Returns room for a record of up to `size` bytes, header included, or NULL.  Nothing is visible to the
  * reader before ring_commit; a reservation that is not committed costs nothing. */
 void *ring_reserve(struct ring *r, size_t size);
 
 /* Publishes the record at `record`, the last one reserved; `size` <= the size reserved. */
 void ring_commit(struct ring *r, void *record, size_t size, uint32_t type);
 
-/* The oldest record, or NULL.  It stays until ring_release. */
+/* Returns the oldest record, or NULL.  It stays until ring_release. */
 const struct ring_record *ring_peek(struct ring *r);
 void ring_release(struct ring *r, const struct ring_record *record);
 
-/* Bytes in use, to judge how urgent draining is; for the reader or the writer. */
+/* Returns the bytes in use, to judge how urgent draining is; for the reader or the writer. */
 size_t ring_used(const struct ring *r);
 
 #endif

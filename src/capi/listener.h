@@ -19,7 +19,7 @@ struct pyhybrid_region {
     _Atomic uint32_t number, recorded, emitted;
 } __attribute__((aligned(32)));
 
-/* What is called at each push and pop, for the process's life. */
+/* The functions that are called at each push and pop, for the process's life. */
 struct pyhybrid_listener {
     void (*push)(struct pyhybrid_region *region);
     void (*pop)(struct pyhybrid_region *region); /* NULL: the innermost one */

@@ -23,7 +23,7 @@ struct names {
     static _Atomic uint32_t table##_place[2 * (size)];                                             \
     static struct names table = {(size), table##_text, table##_place, 1}
 
-/* 0: there are no more. */
+/* Returns the name's number; 0: there are no more. */
 uint32_t names_number(struct names *names, const char *name);
 
 #endif

@@ -1,8 +1,8 @@
 /* The tool of PerfStubs: an application's own timers are regions, its counters and metadata are those of pyhybrid.h.
  *
  * PerfStubs is a part of libraries (ADIOS2, PETSc), which look for these functions among all symbols once, at their
- * first timer, and call them for the process's life.  Each copy of it has handles of its own, and prints to
- * standard output that it has found them.  Handles that were made before are addresses that mean nothing here: they are one
+ * first timer, and call them for the process's life.  Each copy of it has handles of its own, and prints to standard
+ * output that it has found them.  Handles that were made before are addresses that mean nothing here: they are one
  * timer, [unnamed timer].
  *
  * Source: perfstubs_api/tool.h.

@@ -13,19 +13,19 @@ struct pyhybrid_counted {
     double sum, min, max, sum_of_squares;
 };
 
-/* What takes them; either is called for each. */
+/* The functions that take the values; either is called for each. */
 struct pyhybrid_values {
     void (*counter)(void *arg, const struct pyhybrid_counted *counted);
     void (*metadata)(void *arg, const char *name, const char *value);
     void *arg;
 };
 
-/* Counters of the session, and all metadata. */
+/* Gives the counters of the session, and all metadata. */
 typedef void pyhybrid_values_call(uint32_t session, const struct pyhybrid_values *to);
 
 pyhybrid_values_call values_read;
 
-/* The session that runs; 0: none. */
+/* Returns the session that runs; 0: none. */
 uint32_t values_session(void);
 
 #endif

@@ -43,7 +43,7 @@
     ".popsection\n"                                                                                \
     ".endif\n"
 
-/* Once a function, which is not inlined.  What arguments point to is written before. */
+/* Use it once in a function, which is not inlined.  What arguments point to is written before. */
 #define PROBE_SITE(notes, ...)                                                                     \
     __asm__ __volatile__("990: nop\n" notes PROBE_BASE_::__VA_ARGS__ : "memory")
 
