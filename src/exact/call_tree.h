@@ -182,7 +182,7 @@ struct exact_thread {
     struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
     uint32_t depth, capacity;
     struct exact_frame *
-        outgrown; /* the stack before, which the drain may be reading: its first frame has the one before and its size */
+        outgrown; /* the stack before, which the drain may read: its first frame has the one before, and its size */
     struct exact_line *line; /* by place in the stack; made when it is needed */
     uint32_t n_lines;
     struct exact_place *place; /* direct-mapped; made with `line` */

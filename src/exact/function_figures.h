@@ -16,14 +16,14 @@ struct function_figures {
     uint64_t ticks; /* of activations that have ended, no recursion, callees included */
 };
 
-/* From now on (`holds`), or no longer: each of its calls takes back one of the others. */
+/* Holds threads from now on (`holds`), or no longer: each of the latter calls takes back one of the former. */
 void exact_hold_threads(struct exact *x, bool holds);
 
-/* Of the function of the code object at `code`, by caller, on all threads together.  *n of them, to be freed.
- * 0 or -ENOMEM; -ENOSPC: the tree has reached its bound, so that calls may be missing. */
+/* Finds the figures of the function of the code object at `code`, by caller, on all threads together: *n of them, to be
+ * freed.  Returns 0 or -ENOMEM; -ENOSPC: the tree has reached its bound, so that calls may be missing. */
 int exact_figures_of(struct exact *x, uint64_t code, struct function_figures **figures, size_t *n);
 
-/* So many ticks, in nanoseconds. */
+/* Returns so many ticks in nanoseconds. */
 uint64_t exact_ticks_to_ns(const struct exact *x, uint64_t ticks);
 
 #endif

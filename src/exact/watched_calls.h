@@ -34,10 +34,10 @@ struct watched_calls {
     size_t cpu_bytes;
 };
 
-/* What is at this place in the stack begins. */
+/* Begins the call at this place in the stack. */
 void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen);
 
-/* It ends; `call` has all but the CPU times.  True: it was put into the queue. */
+/* Ends it; `call` has all but the CPU times.  Returns whether it was put into the queue. */
 bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call);
 
 void watched_clear(struct watched_calls *w);

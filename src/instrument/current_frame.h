@@ -9,14 +9,14 @@
 
 #include "arch_x86_64.h"
 
-/* Where the current thread state's pointer lies from the thread pointer on; 0: not known.  The
+/* The current thread state's pointer lies here, from the thread pointer on; 0: not known.  The
  * interpreter's own function for it calls __tls_get_addr, which takes longer than all else here. */
 extern int64_t current_state_offset;
 
-/* Finds it out.  Once per session. */
+/* Finds current_state_offset; call it once per session. */
 void current_frame_init(void);
 
-/* A thread's first event: is it so there, too?  Else it is not known any more. */
+/* Checks at a thread's first event that it is so there, too; else it is not known any more. */
 void current_frame_check(void);
 
 static inline PyThreadState *current_state_by_call(void)
@@ -33,7 +33,7 @@ static inline PyThreadState *current_state_at(int64_t offset)
     return *(PyThreadState *const *)(arch_thread_pointer() + (uint64_t)offset);
 }
 
-/* With current_state_offset, where it is known. */
+/* Call it with current_state_offset, where that is known. */
 static inline frame_t *current_frame_at(int64_t offset)
 {
     return frame_of_state(current_state_at(offset));
@@ -45,7 +45,7 @@ static inline frame_t *current_frame(void)
                                                           : frame_of_state(current_state_by_call());
 }
 
-/* It, if it runs `code`.  NULL: the event is not that of a frame, but fired by C code. */
+/* Returns `f` if it runs `code`; NULL: the event is not that of a frame, but fired by C code. */
 static inline frame_t *frame_of_code(frame_t *f, uint64_t code)
 {
     return __builtin_expect(f && FRAME_CODE(f) == code, 1) ? f : NULL;

@@ -14,15 +14,14 @@
 
 #include "call_tree.h"
 
-/* Sets what is recorded and kept.  Returns 0 or -1 with an exception set.
- * `filter` has two tuples of `search` methods, what is included (empty: all) and what is not; functions by name (empty:
- * all); and None, or four such tuples, as PerfStubs selects: which names are included (None: all) and excluded, which
- * files are.  NULL: all functions are recorded.  `keep` has functions by name; NULL: no calls are kept.  `lines` has
- * those whose lines are recorded, where any are; NULL: all that `filter` selects.  `arguments` has those of whose kept
- * calls the arguments are noted; NULL: none.  `usage` is a tuple, for each of enum usage_kinds those of whose kept calls
- * it is recorded, or None; NULL: none.
- * Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods, which
- * look at both of these and at `file:qualname`. */
+/* Sets what is recorded and kept.  Returns 0 or -1 with an exception set.  `filter` has two tuples of `search` methods,
+ * what is included (empty: all) and what is not; functions by name (empty: all); and None, or four such tuples, as
+ * PerfStubs selects: which names are included (None: all) and excluded, which files are.  NULL: all functions are
+ * recorded.  `keep` has functions by name; NULL: no calls are kept.  `lines` has those whose lines are recorded, where
+ * any are; NULL: all that `filter` selects.  `arguments` has those of whose kept calls the arguments are noted; NULL:
+ * none.  `usage` is a tuple, for each of enum usage_kinds those of whose kept calls it is recorded, or None; NULL:
+ * none.  Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods,
+ * which look at both of these and at `file:qualname`. */
 int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments,
                PyObject *usage);
 

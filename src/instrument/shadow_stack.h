@@ -13,7 +13,7 @@
 #include "instrument.h"
 #include "turns.h"
 
-/* The handler does not trust the stack between them. */
+/* Between the two the handler does not trust the stack. */
 static inline void shadow_enter(void)
 {
     atomic_store_explicit(&exact_this_thread.busy, 1, memory_order_relaxed);
@@ -26,14 +26,14 @@ static inline void shadow_leave(void)
     atomic_store_explicit(&exact_this_thread.busy, 0, memory_order_relaxed);
 }
 
-/* Is it called, by whatever way, by an opaque function (filter.h)?  Until that ends nothing else runs on its thread, greenlets
- * aside. */
+/* Returns whether `f` is called, by whatever way, by an opaque function (filter.h): until that ends nothing else runs
+ * on its thread, greenlets aside. */
 static inline bool is_hidden(const struct exact_thread *t, const frame_t *f)
 {
     return t->opaque && t->opaque != (uint64_t)f;
 }
 
-/* The innermost frame, if `code` runs in it: an event of `code` counts.  NULL: it does not. */
+/* Returns the innermost frame, if `code` runs in it, so that an event of `code` counts.  NULL: it does not. */
 static inline const frame_t *counted_frame(const struct exact *x, uint64_t code)
 {
     if (!LIKELY(x)) {
@@ -47,14 +47,14 @@ static inline const frame_t *counted_frame(const struct exact *x, uint64_t code)
 
 struct exact_thread *shadow_new_record(struct exact *x);
 
-/* The calling thread's; NULL: no memory. */
+/* Returns the calling thread's record; NULL: no memory. */
 static inline struct exact_thread *shadow_record(struct exact *x)
 {
     return LIKELY(exact_this_thread.generation == x->generation) ? exact_this_thread.thread
                                                                  : shadow_new_record(x);
 }
 
-/* A counter that only one thread writes at a time. */
+/* Adds to a counter that only one thread writes at a time. */
 static inline void count(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
@@ -78,19 +78,21 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
 /* Pops any frame. */
 void shadow_drop(struct exact *x, struct exact_thread *t, uint64_t now, enum ending how);
 
-/* Is the shadow stack's frame `i` the live frame `f`?  Its end was seen if it is recorded; else another
- * one may have taken its place in memory, so its callers are compared, too. */
+/* Returns whether the shadow stack's frame `i` is the live frame `f`.  Its end was seen if it is recorded; else
+ * another one may have taken its place in memory, so its callers are compared, too. */
 bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_t i,
                     const frame_t *f);
 
-/* Makes the stack that of `first` and its callers.  False: they are the launcher's (launcher.h), and it is empty. */
+/* Makes the stack that of `first` and its callers.  Returns false, with an empty stack, if they are the launcher's
+ * (launcher.h). */
 bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now);
 
-/* The same if it is not so already: `f` as a caller, what it calls next would find it on top.  Returns
+/* Does the same if it is not so already, with `f` as a caller: what it calls next would find it on top.  Returns
  * the top, or NULL: no memory, or it is the launcher's, or an opaque function called it. */
 struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f);
 
-/* Is the function that runs in `f` left out by a filter?  Then its events at this place can be switched off. */
+/* Returns whether a filter leaves out the function that runs in `f`: then its events at this place can be switched
+ * off. */
 bool shadow_left_out(struct exact *x, const frame_t *f);
 
 #endif

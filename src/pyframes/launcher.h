@@ -32,15 +32,16 @@ static inline uint64_t launcher_frame(void)
     return atomic_load_explicit(&launcher.frame, memory_order_relaxed);
 }
 
-/* Is this the outermost frame of a chain that is the launcher's own?  Its memory is used again, by other code. */
+/* Returns whether this is the outermost frame of a chain that is the launcher's own.  Its memory is used again, by
+ * other code. */
 static inline bool launcher_is_outermost(uint64_t frame, uint64_t code)
 {
     return frame == atomic_load_explicit(&launcher.outermost_frame, memory_order_relaxed) &&
            code == atomic_load_explicit(&launcher.outermost_code, memory_order_relaxed);
 }
 
-/* Walks of `u` from `sp` on are to be complete with the C function that called the program.  False: that is not further
- * out on this stack. */
+/* Makes walks of `u` from `sp` on complete with the C function that called the program.  Returns false if that is not
+ * further out on this stack. */
 static inline bool launcher_stop(struct unwind *u, uint64_t sp)
 {
     uint64_t cfa = atomic_load_explicit(&launcher.cfa, memory_order_relaxed);

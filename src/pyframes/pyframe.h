@@ -47,7 +47,7 @@ struct py_chain {
     size_t max_entries, n_entries;
     enum py_chain_state state;
     uint64_t in_register; /* what the interrupted thread has in py_layout's frame_register */
-    /* Where the walk may end: a frame, and the entry frame of its eval loop.  0: at the chain's end. */
+    /* The walk may end here: at a frame, and the entry frame of its eval loop.  0: at the chain's end. */
     uint64_t stop_frame, stop_entry;
 };
 
@@ -74,7 +74,7 @@ struct py_layout {
 /* What an eval loop has on the stack at most, where its CFA is at no constant distance. */
 #define PYFRAME_EVAL_MAX 65536
 
-/* Walks of `u` are to be complete with the eval loop that has the entry frame at `entry`; 0: at the thread's root. */
+/* Makes walks of `u` complete with the eval loop that has the entry frame at `entry`; 0: at the thread's root. */
 static inline void pyframe_stop_at(const struct py_layout *layout, struct unwind *u, uint64_t entry)
 {
     uint64_t cfa = (uint64_t)layout->anchor.cfa;
@@ -104,10 +104,10 @@ struct py_reader {
     uint64_t page;   /* one page of the heap known to be readable */
 };
 
-/* Async-signal-safe, both. */
+/* Both are async-signal-safe. */
 void pyframe_read_begin(struct py_reader *r, const struct unwind *u);
 
-/* What the frame at `address` runs, and where it is.  False: it cannot be read. */
+/* Reads what the frame at `address` runs, and where it is.  Returns false if it cannot be read. */
 bool pyframe_read(struct py_reader *r, uint64_t address, struct py_frame *out);
 
 /* One code object as the sampler keeps it.  Strings are as CPython stores them: `kind` bytes per
@@ -126,7 +126,7 @@ struct py_code_info {
     uint32_t line_table_length;
 };
 
-/* Reads what names the code object at `code`.  False if it is none. */
+/* Reads what names the code object at `code`.  Returns false if it is none. */
 bool pyframe_read_code(uint64_t code, struct py_code_info *info, memread_way *read);
 
 #endif

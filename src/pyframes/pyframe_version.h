@@ -43,7 +43,7 @@ typedef _PyInterpreterFrame frame_t;
 #define FRAME_LOCAL(f, i) ((f)->localsplus[i])
 #endif
 
-/* Of a struct _gil_runtime_state. */
+/* Fields of a struct _gil_runtime_state. */
 #if PY_VERSION_HEX >= 0x030d0000
 #define GIL_IS_LOCKED(gil) ((gil)->locked > 0)
 #define GIL_HOLDER(gil) ((uint64_t)(gil)->last_holder)
@@ -52,7 +52,7 @@ typedef _PyInterpreterFrame frame_t;
 #define GIL_HOLDER(gil) ((uint64_t)(gil)->last_holder._value)
 #endif
 
-/* The innermost frame of a thread that has the GIL. */
+/* Returns the innermost frame of a thread that has the GIL. */
 static inline frame_t *frame_of_state(const PyThreadState *ts)
 {
 #if PY_VERSION_HEX >= 0x030d0000
@@ -62,10 +62,10 @@ static inline frame_t *frame_of_state(const PyThreadState *ts)
 #endif
 }
 
-/* The entry frame of an eval loop (pyframe.h)? */
+/* Is it the entry frame of an eval loop (pyframe.h)? */
 #define FRAME_IS_ENTRY(f) ((f)->owner == OWNED_BY_EVAL)
 
-/* Of `instruction` in the code object at `code`, in code units; 0 before the first. */
+/* Returns the offset of `instruction` in the code object at `code`, in code units; 0 before the first. */
 static inline uint32_t instruction_offset(uint64_t code, uint64_t instruction)
 {
     int64_t offset = (int64_t)(instruction - code - offsetof(PyCodeObject, co_code_adaptive)) / 2;

@@ -37,11 +37,11 @@ struct sample_record {
     unsigned char waits,
         in_kernel : 1;         /* the signal came out of a system call that had not waited */
     unsigned char is_tick : 2; /* enum tick_kind: its weight is found when it is drained */
-    /* What is further out than the words: a node of an exact tree.  NULL: nothing. */
+    /* The node of an exact tree that is further out than the words; NULL: none. */
     struct exact_thread *base_thread;
     uint64_t base_node;
-    /* The places above that node, the outermost first: those before the last `n_notes` are as they were when the thread's
-     * last sample was taken.  None: no instruction is known. */
+    /* The places above that node, the outermost first: those before the last `n_notes` are as they were when the
+     * thread's last sample was taken.  None: no instruction is known. */
     uint32_t n_places, n_notes;
     uint64_t words[]; /* raw frame words, innermost first; then n_notes of struct caller_note */
 };
@@ -68,8 +68,9 @@ struct code_record {
     unsigned char text[]; /* qualname, file name, line table */
 };
 
-/* Copies what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its numbers.  `read`: guarded, or
- * (it is alive, and the caller has the GIL) not.  Returns the record's bytes; 0: there is no code object. */
+/* Copies what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its numbers.  `read` is
+ * guarded, or (it is alive, and the caller has the GIL) not.  Returns the record's bytes; 0: there is no code
+ * object. */
 size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read);
 
 #endif

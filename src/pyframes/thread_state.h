@@ -3,7 +3,7 @@
  * A thread waits for the GIL where it sleeps on the GIL's own lock: seen by the futex's address, with no
  * symbol.  A signal that ends a system call early finds the thread waiting in it.
  *
- * Context: async-signal-safe; of the calling thread, in its signal handler.
+ * Context: async-signal-safe; for the calling thread, in its signal handler.
  */
 #ifndef PYH_THREAD_STATE_H
 #define PYH_THREAD_STATE_H
@@ -16,10 +16,10 @@ enum gil_state { GIL_NEITHER, GIL_HELD, GIL_WAITING };
 
 enum gil_state thread_gil(const ucontext_t *context);
 
-/* Did the signal end a system call early, or before it was begun again? */
+/* Returns whether the signal ended a system call early, or before it was begun again. */
 bool thread_was_waiting(const ucontext_t *context);
 
-/* The CPU that it runs on. */
+/* Returns the CPU that the thread runs on. */
 uint32_t thread_cpu(void);
 
 #endif

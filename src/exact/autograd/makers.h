@@ -1,8 +1,9 @@
-/* makers.h - which call made what a library numbers, thread by thread and one after another: PyTorch its autograd nodes.
+/* makers.h - which call made what a library numbers, thread by thread and one after another: PyTorch its autograd
+ * nodes.
  *
- * At each event the library's counter is compared with its last value.  If it has moved, what was made since belongs to the
- * function that ran, the top of the shadow stack: a span of numbers, in a ring of the thread's.  Whoever meets one of these
- * things later, on any thread, finds the span by the thread that made it and its number.
+ * At each event the library's counter is compared with its last value.  If it has moved, what was made since belongs to
+ * the function that ran, the top of the shadow stack: a span of numbers, in a ring of the thread's.  Whoever meets one
+ * of these things later, on any thread, finds the span by the thread that made it and its number.
  *
  * Context: makers_watch, makers_forget and makers_note need the GIL; maker_find does not, and never waits.
  */
@@ -22,21 +23,22 @@ struct maker {
 };
 
 struct maker_source {
-    /* The number that the calling thread's next thing gets: where it stands for as long as the thread lives.  NULL: none. */
+    /* Returns where the number stands, as long as the thread lives, that the calling thread's next thing gets; NULL:
+     * none. */
     const uint64_t *(*counter)(void);
     uint64_t (*maker)(void); /* how the library calls the calling thread; not 0 */
 };
 
-/* From now on the counter of each thread is looked at; NULL: none is. */
+/* Looks at the counter of each thread from now on; NULL: at none. */
 void makers_watch(const struct maker_source *source);
 
-/* What was made until now, while nothing was counted, is no function's. */
+/* Gives what was made until now, while nothing was counted, to no function. */
 void makers_skip(struct exact *x);
 
-/* A thread of the program, before its first event. */
+/* Call it for a thread of the program before its first event. */
 void makers_begin_thread(struct exact_thread *t);
 
-/* The counter has moved; before the shadow stack changes. */
+/* Call it where the counter has moved, before the shadow stack changes. */
 void makers_note(struct exact_thread *t);
 
 static inline bool makers_moved(const struct exact_thread *t)
@@ -44,14 +46,14 @@ static inline bool makers_moved(const struct exact_thread *t)
     return *t->counter != t->seen;
 }
 
-/* What made `number` on the thread that the library calls `maker`.  `*hint`: where to look first, of the calling
- * thread's last one.  False: it is not known (any more). */
+/* Finds what made `number` on the thread that the library calls `maker`.  `*hint` is where to look first, from the
+ * calling thread's last call.  Returns false if it is not known (any more). */
 bool maker_find(uint64_t maker, uint64_t number, uint64_t *hint, struct maker *found);
 
-/* A session is made ready, and watches nothing yet: what was made before it is no function's. */
+/* Makes a session ready, which watches nothing yet: what was made before it is no function's. */
 void makers_forget(void);
 
-/* In a forked child: none is known. */
+/* Call it in a forked child, where none is known. */
 void makers_after_fork_child(void);
 
 #endif

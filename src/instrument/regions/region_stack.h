@@ -16,7 +16,7 @@
 
 #define REGION_ATTRIBUTES_MAX 1024 /* bytes; who has more has none */
 
-/* Writes one more field, a text, at to[*n], which goes on.  False: `max` bytes have no room for it. */
+/* Writes one more field, a text, at to[*n], and moves *n on.  Returns false if `max` bytes have no room for it. */
 bool region_attributes_add(unsigned char *to, size_t max, size_t *n, PyObject *name,
                            const char *text);
 
@@ -25,7 +25,7 @@ size_t region_attributes(PyObject *attributes, unsigned char to[static REGION_AT
 
 /* --- region_list.c ------------------------------------------------------------------------------- */
 
-/* One that is to be the new innermost one, and is in the list from region_list_add on.  NULL: no memory. */
+/* Returns a slot that is to be the new innermost one, and is in the list from region_list_add on.  NULL: no memory. */
 struct region_slot *region_list_next(uint64_t word, uint64_t frame, uint64_t code, bool is_native);
 void region_list_add(const struct region_slot *slot);
 
@@ -43,7 +43,7 @@ void region_enter(const struct _PyInterpreterFrame *f, struct region_slot *slot)
 uint32_t region_leave(const struct region_slot *slot);
 void region_note_attributes(uint32_t serial, const unsigned char *fields, uint32_t length);
 
-/* What `f` had entered and never left ends: `f` ends, or another begins in its place in memory. */
+/* Ends what `f` had entered and never left: `f` ends, or another begins in its place in memory. */
 void region_forget(struct exact *x, const struct _PyInterpreterFrame *f);
 
 /* The generator or coroutine `f`, which is on top, goes on within the regions that it had entered. */
@@ -73,7 +73,7 @@ void region_pop_fired(struct exact *x, struct exact_thread *t, uint64_t code, en
 void region_take_off(struct exact *x, struct exact_thread *t, uint32_t depth, uint64_t now);
 void region_put_back(struct exact *x, struct exact_thread *t, uint64_t now);
 
-/* What stood on native regions that have been popped has ended. */
+/* Ends what stood on native regions that have been popped. */
 void region_end_left(struct exact *x, struct exact_thread *t, uint64_t now);
 
 #endif
