@@ -57,7 +57,7 @@ PyObject *column_view(PyObject *bytes, size_t n, char kind); /* its first n; tak
 int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
                   size_t *n_groups);
 
-/* The same, of the distinct values of one column. */
+/* Does the same for the distinct values of one column. */
 int columns_distinct(const uint64_t *value, size_t n, uint32_t *group, uint32_t *first,
                      size_t *n_groups);
 
@@ -87,7 +87,7 @@ int columns_descend(const uint32_t *parent, const uint8_t *input, size_t n, cons
 int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,
                  void *taken);
 
-/* The rows by (high, low); equal ones keep their order. */
+/* Orders the rows by (high, low); equal ones keep their order. */
 int columns_order(const uint32_t *high, const uint32_t *low, size_t n, uint32_t *row);
 
 /* marked[i] is 1 where i is one of `index`, else 0. */
@@ -202,7 +202,7 @@ struct exact_row_columns {
     int64_t *calls, *resumes, *raised, *seeded, *total_ns, *self_ns;
 };
 
-/* The figures of each node that has any; the columns have room for tree->n. */
+/* Finds the figures of each node that has any; the columns have room for tree->n. */
 int exact_rows_of(const struct exact_tree *tree, const struct exact_clock *clock,
                   struct exact_row_columns *rows, size_t *n_rows);
 

@@ -51,7 +51,7 @@ enum modules_change modules_update(struct modules *m, struct spool *s);
  * last modules_update are through. */
 void modules_drop_ended(struct modules *m);
 
-/* The canonical frame word of a native address (frame.h). */
+/* Returns the canonical frame word of a native address (frame.h). */
 uint64_t modules_word(const struct modules *m, uint64_t pc);
 
 /* --- caller_stacks.c ----------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ struct caller_stacks {
     uint32_t base_node, base_stack; /* of the last sample; 0: not known */
 };
 
-/* From one node up to another: room for it, whatever thread's. */
+/* Room for the way from one node up to another, whatever thread's. */
 struct way_up {
     uint32_t *node;
     size_t bytes;
@@ -155,7 +155,7 @@ struct sample_segments {
 void sample_segments_init(struct sample_segments *g, uint64_t bytes);
 void sample_segments_free(struct sample_segments *g);
 
-/* As spool_append, of a SPOOL_SAMPLES record. */
+/* Does as spool_append, for a SPOOL_SAMPLES record. */
 int sample_segments_append(struct sample_segments *g, struct spool *s, const void *head,
                            size_t head_length, const void *body, size_t body_length);
 

@@ -13,9 +13,10 @@
  * newest half counts whose round is not after that one: the counters of one moment, whenever the
  * process is killed.  A half of round 0 is empty.
  *
- * Where the timeline is bounded, samples are in segments, which are records of fixed size with records inside, up to the
- * first that has no mark.  There a record's head is written last.  When all segments are in use, the oldest one is added
- * to the sums, and once these are committed it begins anew: those below struct spool_merged's number do not count.
+ * Where the timeline is bounded, samples are in segments, which are records of fixed size with records inside, up to
+ * the first that has no mark.  There a record's head is written last.  When all segments are in use, the oldest one is
+ * added to the sums, and once these are committed it begins anew: those below struct spool_merged's number do not
+ * count.
  *
  * Times are CLOCK_MONOTONIC nanoseconds.  Weights count sampling periods (meta `period_ns`).
  * Frame words are canonical (frame.h).
@@ -126,8 +127,8 @@ struct spool_code {
     uint32_t line_table_length; /* co_linetable; 0 if it was too large to copy */
 };
 
-/* Of a function that is named (-t), or whose single calls are kept.  The texts: qualified name, file name, module (empty: not known), name,
- * arguments, other local variables. */
+/* The facts of a function that is named (-t), or whose single calls are kept.  Its texts are: qualified name, file
+ * name, module (empty: not known), name, arguments, other local variables. */
 struct spool_code_facts {
     uint32_t first_line;
     uint32_t stack_size;
@@ -143,8 +144,8 @@ struct spool_thread {
     char comm[16];
 };
 
-/* Its samples may not come in order of time, its counters are sums, and so are those of its nodes: activations of theirs that run
- * are in total_ticks up to the round's clock. */
+/* Its samples may not come in order of time, its counters are sums, and so are those of its nodes: activations of
+ * theirs that run are in total_ticks up to the round's clock. */
 struct spool_folded {
     uint32_t index; /* of the SPOOL_THREAD, whose tid is no thread's: TIDS_MAX or more */
     uint32_t pad;
@@ -252,8 +253,8 @@ struct spool_end {
     int64_t unaccounted_ns;
 };
 
-/* The exact half.  Its records of threads have numbers of their own; nodes count from 1 in each thread, 0 is the
- * root, parents come first.  A Python word has offset 0, that of a C call is its function's start, and so is a native one
+/* The exact half.  Its records of threads have numbers of their own; nodes count from 1 in each thread, 0 is the root,
+ * parents come first.  A Python word has offset 0, that of a C call is its function's start, and so is a native one
  * where C code recurses.  A line's node is a leaf below its function's: its calls are LINE events, its ticks the
  * line's. */
 struct spool_exact_thread {
@@ -373,8 +374,8 @@ int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_l
                  const void *body, size_t body_length);
 int spool_flush(struct spool *s);
 
-/* The same, but it waits for no write of another thread's, which takes as long as the disk likes: the record is kept in
- * memory, and comes before all records that are added later.  Without memory for it this is spool_append. */
+/* Does the same, but waits for no write of another thread's, which takes as long as the disk likes: the record is kept
+ * in memory, and comes before all records that are added later.  Without memory for it this is spool_append. */
 int spool_post(struct spool *s, uint32_t type, const void *head, size_t head_length,
                const void *body, size_t body_length);
 
@@ -394,11 +395,11 @@ int spool_commit(struct spool *s);
 /* Adds a segment of `bytes`, a multiple of 8, that is not in use; `*at`: where its content begins. */
 int spool_segment_new(struct spool *s, size_t bytes, uint64_t *at);
 
-/* It is segment `number` now, and empty. */
+/* Makes it segment `number`, and empty. */
 int spool_segment_begin(struct spool *s, uint64_t at, uint64_t number);
 
-/* Writes a record at `at` in a segment, after what was appended before.  It takes spool_segment_room(length of head and body)
- * bytes, the last of them zeros, where the next one belongs. */
+/* Writes a record at `at` in a segment, after what was appended before.  It takes spool_segment_room(length of head and
+ * body) bytes, the last of them zeros, where the next one belongs. */
 int spool_segment_add(struct spool *s, uint64_t at, uint32_t type, const void *head,
                       size_t head_length, const void *body, size_t body_length);
 
@@ -407,7 +408,7 @@ static inline size_t spool_segment_room(size_t length)
     return sizeof(struct spool_record) + ((length + 7) & ~7ull) + sizeof(struct spool_record);
 }
 
-/* Reads what the file has.  False: it cannot be read. */
+/* Reads what the file has.  Returns false if it cannot be read. */
 bool spool_read(struct spool *s, uint64_t at, void *to, size_t length);
 
 void spool_close(struct spool *s); /* without a flush */

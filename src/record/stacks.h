@@ -27,7 +27,7 @@ struct stacks {
 int stacks_init(struct stacks *t, uint32_t max); /* 0 or -ENOMEM */
 void stacks_free(struct stacks *t);
 
-/* The child of `parent` with `word`.  At the bound: *full = 1, and the id is of a [tree full]
+/* Returns the child of `parent` with `word`.  At the bound *full is 1, and the id is that of a [tree full]
  * node under which nothing must be looked for. */
 uint32_t stacks_child(struct stacks *t, uint32_t parent, uint64_t word, int *full);
 

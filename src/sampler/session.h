@@ -127,7 +127,7 @@ struct session *session_lock_running(void);
 /* In a forked child, frees the lock and leaves no session running.  Returns the parent's, or NULL. */
 struct session *session_forget_in_child(void);
 
-/* How many handlers are running, and until none is. */
+/* The number of handlers that are running; wait_for_handlers waits until none is. */
 extern _Atomic int handlers_running;
 
 static inline void wait_for_handlers(void)
@@ -368,7 +368,7 @@ void sleep_detection_end(struct session *s, struct thread *t);
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info);
 
-/* As those of struct clock_ops. */
+/* They do what those of struct clock_ops do. */
 int engine_open(struct session *s, struct thread *t);
 void engine_close(struct session *s, struct thread *t);
 void engine_retire(struct session *s, struct thread *t);

@@ -19,12 +19,13 @@ struct kernel_ring {
     size_t bytes;
 };
 
-/* The ring of event `fd`, `size` bytes (a power of two); none where the kernel refuses (its limit on
+/* Maps the ring of event `fd`, `size` bytes (a power of two); there is none where the kernel refuses (its limit on
  * locked memory).  It keeps the event open until it is unmapped. */
 void kernel_ring_map(struct kernel_ring *r, int fd, size_t size);
 void kernel_ring_unmap(struct kernel_ring *r);
 
-/* A record: the thread, CLOCK_MONOTONIC, the instruction, and addresses, innermost first; none: it was in the program. */
+/* Takes a record: the thread, CLOCK_MONOTONIC, the instruction, and addresses, innermost first; none: it was in the
+ * program. */
 typedef void (*kernel_ring_take)(void *arg, pid_t tid, uint64_t time_ns, uint64_t at,
                                  const uint64_t *chain, size_t n);
 

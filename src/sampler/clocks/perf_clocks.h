@@ -42,11 +42,11 @@ struct perf_clocks {
 int perf_clocks_init(struct perf_clocks *p, int max); /* 0 or -ENOMEM */
 void perf_clocks_free(struct perf_clocks *p);
 
-/* The clock of thread `t`.  0 or -errno, and nothing is open. */
+/* Opens the clock of thread `t`.  Returns 0, or -errno with nothing open. */
 int perf_clocks_open(struct session *s, struct thread *t);
 void perf_clocks_close(struct session *s, struct thread *t);
 
-/* Threads that the living thread `t` begins from now on do not exchange their events with it.
+/* Keeps threads that the living thread `t` begins from now on from exchanging their events with it.
  *
  * Where the kernel changes from one thread to another that has the same events, it lets them exchange these, and so the time
  * until the next overflow (kernel/events/core.c, perf_event_context_sched_out).  A new thread's is a whole period:
@@ -55,11 +55,11 @@ void perf_clocks_close(struct session *s, struct thread *t);
  * the exchange a change of threads takes 5 us more (a timer is stopped and begun), so who begins few is left as it is. */
 void perf_clocks_keep_apart(struct session *s, struct thread *t);
 
-/* The thread has ended: keeps its events if others may live by them. */
+/* Keeps the events of a thread that has ended, if others may live by them. */
 void perf_clocks_keep(struct session *s, struct thread *t);
 void perf_clocks_close_kept(struct session *s);
 
-/* In a forked child, which has the descriptors but not the rings. */
+/* Call it in a forked child, which has the descriptors but not the rings. */
 void perf_clocks_abandon(struct session *s);
 
 void perf_clocks_set_period(struct session *s, struct thread *t);
@@ -69,10 +69,10 @@ void perf_clocks_enable(struct session *s, bool enable);
  * at all where one is closed: who closes one closes more. */
 void perf_clocks_seek_closed(struct session *s);
 
-/* What the thread's events counted, nanoseconds. */
+/* Returns what the thread's events counted, in nanoseconds. */
 uint64_t perf_clocks_counted_ns(struct session *s, const struct thread *t);
 
-/* Takes what is in the rings (kernel_ring_read).  False: there is none. */
+/* Takes what is in the rings (kernel_ring_read).  Returns false if there is none. */
 bool perf_clocks_read(struct session *s, kernel_ring_take take, void *arg);
 
 #endif

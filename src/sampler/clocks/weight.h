@@ -10,11 +10,10 @@
 
 #define WEIGHT_UNREAD_MAX 15
 
-/* Can a sample stand for one period without a look at the clock?  It came `since_ns` after the one before by
- * wall-clock time, which the thread's CPU clock never outruns, so it stands for one at most, and the
- * next look settles what that was off by.  `n_unread`: samples since the last look, each of which has taken
- * its period from `carry_ns`.  Where that look found a period given ahead signals come too fast, and each is
- * looked at. */
+/* Returns whether a sample can stand for one period without a look at the clock.  It came `since_ns` after the one
+ * before by wall-clock time, which the thread's CPU clock never outruns, so it stands for one at most, and the next
+ * look settles what that was off by.  `n_unread` counts samples since the last look, each of which has taken its period
+ * from `carry_ns`.  Where that look found a period given ahead, signals come too fast, and each is looked at. */
 static inline bool weight_is_one(uint64_t since_ns, uint64_t period_ns, int64_t carry_ns,
                                  uint64_t n_unread)
 {
@@ -22,7 +21,7 @@ static inline bool weight_is_one(uint64_t since_ns, uint64_t period_ns, int64_t 
     return 2 * since_ns < 3 * period_ns && n_unread < WEIGHT_UNREAD_MAX && found > -period;
 }
 
-/* The whole periods, 0 or more, in `spent_ns`, the clock's time since the last call, and `*carry_ns`,
+/* Returns the whole periods, 0 or more, in `spent_ns`, the clock's time since the last call, and `*carry_ns`,
  * the time not given yet (below 0: given ahead), which it updates.
  *
  * A sample that comes a little early is given a period ahead; one that comes when a whole period was
