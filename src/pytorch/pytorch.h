@@ -36,10 +36,10 @@ struct torch_library {
     uint64_t tls_bytes;
 };
 
-/* The one that is loaded from `path`.  NULL, or what is missing. */
+/* Finds the library that is loaded from `path`.  Returns NULL, or what is missing. */
 const char *torch_library_find(struct torch_library *library, const char *path);
 
-/* Its thread-local memory, of the calling thread. */
+/* Returns its thread-local memory, that of the calling thread. */
 const uint64_t *torch_library_tls(const struct torch_library *library, uint64_t offset);
 
 /* --- shapes.c ------------------------------------------------------------------------------------ */
@@ -51,30 +51,30 @@ const uint64_t *torch_library_tls(const struct torch_library *library, uint64_t 
 struct shapes_entry {
     char name[SHAPES_NAME]; /* the operator's */
     uint32_t n_words;
-    /* Of each tensor its type << 32 | number of sizes, then these; of another input ~0. */
+    /* A tensor has its type << 32 | number of sizes, then these; another input ~0. */
     uint64_t word[SHAPES_WORDS];
     uint64_t n; /* calls that were looked at */
 };
 
-/* The proof begins.  Until its end operators of the calling thread are noted, `with_inputs` or without. */
+/* Begins the proof: until its end operators of the calling thread are noted, `with_inputs` or without. */
 void shapes_proof_begin(const struct torch_library *library);
 void shapes_proof_pass(bool with_inputs);
 
-/* A tensor: the address of its object, its sizes and strides, its type as ScalarType has it. */
+/* Adds a tensor: the address of its object, its sizes and strides, its type as ScalarType has it. */
 void shapes_proof_tensor(uint64_t address, const uint64_t *sizes, const uint64_t *strides,
                          uint32_t n, uint32_t type);
 
 /* The next operator has these inputs: addresses of tensors, 0: none. */
 void shapes_proof_expect(const uint64_t *inputs, uint32_t n);
 
-/* NULL, or what is not proven. */
+/* Ends the proof.  Returns NULL, or what is not proven. */
 const char *shapes_proof_end(void);
 
-/* From now on one call in 1 / `probability` is noted; the former notes are dropped. */
+/* Notes one call in 1 / `probability` from now on; the former notes are dropped. */
 void shapes_note(double probability);
 void shapes_stop(void);
 
-/* One after another; NULL: no more.  *n_lost: how many found no room. */
+/* Returns one after another; NULL: no more.  *n_lost is how many found no room. */
 const struct shapes_entry *shapes_at(uint32_t i, uint64_t *n_lost);
 
 /* --- struct_offsets.c ---------------------------------------------------------------------------- */
@@ -85,14 +85,14 @@ struct torch_places {
     uint64_t counter; /* in the library's thread-local memory */
 };
 
-/* From now on, on the calling thread; until proof_end. */
+/* The proof lasts from proof_begin to proof_end, on the calling thread. */
 void proof_begin(const struct torch_library *library);
 void proof_end(void);
 
-/* A node was made just now. */
+/* Call it where a node was made just now. */
 void proof_compare(void);
 
-/* `numbers`: those of the `n` nodes that ran, in turn.  NULL, or what is not proven. */
+/* `numbers` are those of the `n` nodes that ran, in turn.  Returns NULL, or what is not proven. */
 const char *proof_of(const uint64_t *numbers, uint32_t n, struct torch_places *places);
 
 #endif

@@ -1,8 +1,9 @@
 /* symbolize.h - names for addresses of ELF files.
  *
  * One ELF file is opened, its function symbols from `.symtab` (its own or its split debug file's),
- * `.gnu_debugdata` and `.dynsym` are put into one table, as far as they are needed, and addresses are looked up in it.  An address is the file's own virtual
- * address (what dlpi_addr is subtracted from).  A symbol names its st_size bytes and no more.
+ * `.gnu_debugdata` and `.dynsym` are put into one table, as far as they are needed, and addresses are looked up in it.
+ * An address is the file's own virtual address (what dlpi_addr is subtracted from).  A symbol names its st_size bytes
+ * and no more.
  *
  * Which symbol names an address:
  *   1. a symbol with a size before one without.  One without (hand-written assembly) names what
@@ -65,19 +66,19 @@ int elf_symbols_new(struct elf_symbols **out, const char *path, const char *buil
                     const char *roots);
 void elf_symbols_free(struct elf_symbols *s);
 
-/* Lower-case hex, or NULL if the file carries none. */
+/* Returns the build-id in lower-case hex, or NULL if the file carries none. */
 const char *elf_symbols_build_id(const struct elf_symbols *s);
 
-/* 1 and *out, or 0 if nothing names the address, or -errno.  Where there is no `.symtab`, the first address
+/* Returns 1 and *out, or 0 if nothing names the address, or -errno.  Where there is no `.symtab`, the first address
  * that no symbol names costs reading the relocations; so does the first one in a stub. */
 int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out);
 
-/* The same for each of the addresses, where `name` is NULL in what nothing names.  0 or -errno.  Symbols that
- * name none of them are not put in order, so it takes a quarter of the time: ask for all of a file at once. */
+/* Does the same for each of the addresses, where `name` is NULL in what nothing names.  Returns 0 or -errno.  Symbols
+ * that name none of them are not put in order, so it takes a quarter of the time: ask for all of a file at once. */
 int elf_symbols_find_all(struct elf_symbols *s, const uint64_t *addresses, size_t n,
                          struct symbol *out);
 
-/* The readable form of an Itanium C++ name or of Rust's (demangle_rust.h), for the caller to free();
+/* Returns the readable form of an Itanium C++ name or of Rust's (demangle_rust.h), for the caller to free();
  * NULL for any other name, and where that of C++ would be longer than 64 KiB. */
 char *symbol_demangle(const char *name);
 

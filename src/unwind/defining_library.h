@@ -6,8 +6,8 @@
 #ifndef PYH_DEFINING_LIBRARY_H
 #define PYH_DEFINING_LIBRARY_H
 
-/* The first one, for dlsym; it is initialized, and stays loaded.  `seen`, 0 at first, is how many were loaded when it was
- * asked last: where that has not changed nothing is sought.  NULL: there is none. */
+/* Returns the first such library, for dlsym; it is initialized, and stays loaded.  `seen`, 0 at first, is how many were
+ * loaded at the last call: where that has not changed nothing is sought.  NULL: there is none. */
 void *defining_library(const char *function, unsigned long long *seen);
 
 #endif

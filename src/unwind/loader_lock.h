@@ -12,12 +12,13 @@
 
 int loader_iterate(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data);
 
-/* Around what may call it by itself, as libgcc's unwinder does. */
+/* Call them around what may call it by itself, as libgcc's unwinder does. */
 void loader_keep_forks_out(void);
 void loader_let_forks_in(void);
 
-/* For pthread_atfork.  The first waits until no thread of ours is in it: for seconds if that has the loader's lock, which
- * only a busy machine makes it keep; else not for long, since one that waits for the thread that forks may hold it. */
+/* They are for pthread_atfork.  The first waits until no thread of ours is in it: for seconds if that has the loader's
+ * lock, which only a busy machine makes it keep; else not for long, since one that waits for the thread that forks may
+ * hold it. */
 void loader_before_fork(void);
 void loader_after_fork_parent(void);
 void loader_after_fork_child(void);

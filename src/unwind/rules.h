@@ -62,10 +62,10 @@ static ALWAYS_INLINE struct cfi_rule rules_unpack(uint64_t head, uint64_t offset
                              .is_no_trampoline = kinds >> 8};
 }
 
-/* From the rows, or from the table. */
+/* Finds the rule in the rows, or in the table. */
 struct cfi_rule rules_find_row(uint32_t epoch, uint64_t pc, bool is_return);
 
-/* The rule for `pc`; `is_return`: that of a call, which will be met again. */
+/* Returns the rule for `pc`; with `is_return`, that of a call, which will be met again. */
 static ALWAYS_INLINE struct cfi_rule rules_find(uint32_t epoch, uint64_t pc, bool is_return)
 {
     const struct rule_slot *slot = rules_slot(pc);
@@ -78,13 +78,13 @@ static ALWAYS_INLINE struct cfi_rule rules_find(uint32_t epoch, uint64_t pc, boo
     return rules_find_row(epoch, pc, is_return);
 }
 
-/* Where the function around `pc` begins; `pc` if there is no unwind information. */
+/* Returns where the function around `pc` begins; `pc` if there is no unwind information. */
 uint64_t rules_function(uint32_t epoch, uint64_t pc);
 
-/* From now on it is that of `pc`. */
+/* Keeps `rule` as that of `pc`. */
 void rules_keep(uint32_t epoch, uint64_t pc, struct cfi_rule rule);
 
-/* All that is known is forgotten, sooner or later. */
+/* Forgets all that is known, sooner or later. */
 void rules_clear(void);
 
 #endif

@@ -16,7 +16,7 @@ struct rust_text {
     bool full;
 };
 
-/* Of a lower-case digit; -1 for what is none. */
+/* Returns the value of a lower-case digit; -1 for what is none. */
 static inline int rust_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -26,10 +26,10 @@ static inline int rust_hex_digit(char c)
 
 void rust_text_put(struct rust_text *t, const char *bytes, size_t length);
 
-/* Appends UTF-8; false if it is no Unicode scalar value. */
+/* Appends UTF-8; returns false if it is no Unicode scalar value. */
 bool rust_text_put_char(struct rust_text *t, uint32_t code_point);
 
-/* Appends a Punycode identifier (RFC 3492, with "_" for "-"); false if it is none, or longer than
+/* Appends a Punycode identifier (RFC 3492, with "_" for "-"); returns false if it is none, or longer than
  * anybody's. */
 bool rust_text_put_punycode(struct rust_text *t, const char *bytes, size_t length);
 
@@ -37,10 +37,10 @@ bool rust_text_put_punycode(struct rust_text *t, const char *bytes, size_t lengt
 
 enum { RUST_NAME_BYTES = 1 << 16, RUST_SYMBOL_BYTES = 1 << 14 };
 
-/* The readable form, for the caller to free(); NULL for what is no Rust symbol, or out of memory. */
+/* Returns the readable form, for the caller to free(); NULL for what is no Rust symbol, or out of memory. */
 char *rust_demangle(const char *name);
 
-/* The two schemes, of which rust_demangle() takes the one that fits: false if `name` is not of it. */
+/* The two schemes, of which rust_demangle() takes the one that fits: they return false if `name` is not of it. */
 bool rust_demangle_v0(const char *name, struct rust_text *out);
 bool rust_demangle_legacy(const char *name, struct rust_text *out);
 
@@ -67,13 +67,13 @@ char v0_peek(const struct v0_parser *p); /* '\0' at the end, or after a fault */
 bool v0_eat(struct v0_parser *p, char c);
 char v0_next(struct v0_parser *p);
 
-/* Each rule that can recurse is between these two; v0_enter() false: it returns at once. */
+/* Each rule that can recurse is between these two; where v0_enter() returns false, it returns at once. */
 bool v0_enter(struct v0_parser *p);
 void v0_leave(struct v0_parser *p);
 
 int v0_digit(char c); /* in base 62; -1 for none */
 uint64_t v0_base62(struct v0_parser *p);
-/* The number after `tag`, which counts from one; 0 without it. */
+/* Returns the number after `tag`, which counts from one; 0 without it. */
 uint64_t v0_optional_base62(struct v0_parser *p, char tag);
 
 struct v0_identifier v0_undisambiguated(struct v0_parser *p);

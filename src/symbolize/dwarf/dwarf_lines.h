@@ -73,7 +73,7 @@ struct target { /* a wanted address */
     const struct scope *scope; /* the innermost; NULL: none */
 };
 
-/* The first target at or above an address, of n that are sorted by address; n if there is none. */
+/* Returns the first target at or above an address, of n that are sorted by address; n if there is none. */
 size_t target_at_or_above(const struct target *targets, size_t n, uint64_t address);
 
 /* Sets the targets' scopes; they are sorted and in this unit.  What they point to is added to

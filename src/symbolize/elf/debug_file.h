@@ -20,7 +20,7 @@
 
 #define DEBUG_FILE_ROOTS "/usr/lib/debug"
 
-/* The debug file of `image`, which was opened from `path`.  Returns 0 and *out, for the caller to
+/* Finds the debug file of `image`, which was opened from `path`.  Returns 0 and *out, for the caller to
  * free(); -ENOENT: there is none; -ENOMEM; -errno if `path` cannot be resolved. */
 int debug_file_find(const struct elf_image *image, const char *path, const char *roots, char **out);
 

@@ -13,16 +13,16 @@
 
 struct asked;
 
-/* The addresses are copied, in any order.  0 or -ENOMEM. */
+/* Copies the addresses, in any order.  Returns 0 or -ENOMEM. */
 int asked_new(struct asked **out, const uint64_t *addresses, size_t n);
 void asked_free(struct asked *a);
 
-/* Is one of them in [start, start + size), which does not overflow? */
+/* Returns whether one of them is in [start, start + size), which does not overflow. */
 int asked_within(const struct asked *a, uint64_t start, uint64_t size);
 
 /* --- debugdata.c --------------------------------------------------------------------------------- */
 
-/* 0 and *out for the caller to free(); -ENOMEM; -EFBIG: over the bound; -EBADMSG: damaged. */
+/* Returns 0 and *out for the caller to free(); -ENOMEM; -EFBIG: over the bound; -EBADMSG: damaged. */
 int debugdata_unpack(const uint8_t *packed, size_t packed_size, uint8_t **out, size_t *out_size);
 
 /* --- eh_frame_hdr.c ------------------------------------------------------------------------------ */
@@ -40,13 +40,13 @@ struct fde_index { /* all zero: an empty index */
  * out as ld and lld do it. */
 void fde_index_read(struct fde_index *f, const void *section, size_t size, uint64_t address);
 
-/* The smallest function start above `address`, UINT64_MAX if there is none. */
+/* Returns the smallest function start above `address`, UINT64_MAX if there is none. */
 uint64_t fde_index_next(const struct fde_index *f, uint64_t address);
 
 /* Adds `.eh_frame`, which fde_index_size() reads. */
 void fde_index_frames(struct fde_index *f, const void *section, size_t size, uint64_t address);
 
-/* The size in bytes of the function that starts at `start`, cut where the next one starts; 0 if
+/* Returns the size in bytes of the function that starts at `start`, cut where the next one starts; 0 if
  * none starts there, or its FDE does not hold or is not encoded as compilers do it. */
 uint64_t fde_index_size(const struct fde_index *f, uint64_t start);
 
@@ -61,11 +61,11 @@ struct plt_stub {
     uint64_t resolver; /* where the function begins that chooses */
 };
 
-/* 0 or -ENOMEM.  The image must outlive it. */
+/* Returns 0 or -ENOMEM.  The image must outlive it. */
 int plt_stubs_new(struct plt_stubs **out, const struct elf_image *image);
 void plt_stubs_free(struct plt_stubs *p);
 
-/* 1 and *out, or 0 if the address is in no stub, or in one that nothing names.  The first that is
+/* Returns 1 and *out, or 0 if the address is in no stub, or in one that nothing names.  The first that is
  * in one costs reading the relocations; without memory for them there are fewer names.  `p` may be
  * NULL. */
 int plt_stubs_find(struct plt_stubs *p, uint64_t address, struct plt_stub *out);
@@ -123,7 +123,7 @@ void symbol_table_add(struct symbol_table *t, struct symbol_entry entry);
 int symbol_table_index(struct symbol_table *t);
 
 int symbol_table_find(const struct symbol_table *t, uint64_t address, struct symbol *out);
-/* What the function is called that the resolver at `start` chooses: of the symbols that start there the
+/* Finds what the function is called that the resolver at `start` chooses: of the symbols that start there the
  * best of an IFUNC, else the best one. */
 int symbol_table_find_chosen(const struct symbol_table *t, uint64_t start, struct symbol *out);
 

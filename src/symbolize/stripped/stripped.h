@@ -11,12 +11,12 @@
 
 struct exported_data;
 
-/* 0 or -ENOMEM.  Names point into the image, which must outlive it; `fdes` is only read here. */
+/* Returns 0 or -ENOMEM.  Names point into the image, which must outlive it; `fdes` is only read here. */
 int exported_data_new(struct exported_data **out, const struct elf_image *image,
                       const struct fde_index *fdes);
 void exported_data_free(struct exported_data *d);
 
-/* 1 and *out, or 0 if nothing names the address.  It may have a symbol as well: the caller looks
+/* Returns 1 and *out, or 0 if nothing names the address.  It may have a symbol as well: the caller looks
  * there first.  `d` may be NULL. */
 int exported_data_find(const struct exported_data *d, uint64_t address, struct symbol *out);
 
@@ -44,26 +44,26 @@ struct exported_objects {         /* all zero: none, may be freed */
     size_t n_symbols, strings_size;
 };
 
-/* 0 or -ENOMEM; none if there are no symbols to name anything by.  Names point into the image. */
+/* Returns 0 or -ENOMEM; there are none without symbols to name anything by.  Names point into the image. */
 int exported_objects_read(struct exported_objects *o, const struct elf_image *image);
 void exported_objects_free(struct exported_objects *o);
 
-/* The object that a whole word at `place` lies in: its index or NO_OBJECT. */
+/* Returns the index of the object that a whole word at `place` lies in, or NO_OBJECT. */
 uint32_t exported_objects_at(const struct exported_objects *o, uint64_t place);
 
-/* Of `.dynsym`.  Index 0 and what does not exist read as the undefined symbol. */
+/* Returns a symbol of `.dynsym`.  Index 0 and what does not exist read as the undefined symbol. */
 Elf64_Sym exported_objects_symbol(const struct exported_objects *o, size_t index);
 
-/* Does the name at this offset, which may be any, start with that? */
+/* Returns whether the name at this offset, which may be any, starts with `prefix`. */
 int exported_objects_name_starts(const struct exported_objects *o, uint32_t name,
                                  const char *prefix);
 
-/* At most `limit` bytes of the mangled name, not NUL-terminated. */
+/* Returns at most `limit` bytes of the mangled name, not NUL-terminated. */
 const char *exported_objects_name(const struct exported_objects *o,
                                   const struct exported_object *object, size_t limit,
                                   size_t *length);
 
-/* As strcmp(), by 256 bytes of the names and then by their places in the string table. */
+/* Compares as strcmp() does, by 256 bytes of the names and then by their places in the string table. */
 int exported_objects_compare_names(const struct exported_objects *o,
                                    const struct exported_object *a,
                                    const struct exported_object *b);
@@ -72,12 +72,12 @@ int exported_objects_compare_names(const struct exported_objects *o,
 
 struct hidden_vtables;
 
-/* 0 or -ENOMEM.  Names point into the image, which must outlive it; the rest is only read here. */
+/* Returns 0 or -ENOMEM.  Names point into the image, which must outlive it; the rest is only read here. */
 int hidden_vtables_new(struct hidden_vtables **out, const struct elf_image *image,
                        const struct fde_index *fdes, const struct exported_objects *objects);
 void hidden_vtables_free(struct hidden_vtables *v);
 
-/* 1 and *out, or 0 if nothing names the address.  `v` may be NULL. */
+/* Returns 1 and *out, or 0 if nothing names the address.  `v` may be NULL. */
 int hidden_vtables_find(const struct hidden_vtables *v, uint64_t address, struct symbol *out);
 
 #endif
