@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pyhybrid.base.pseudo_frames import UNKNOWN_PYTHON
+from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED, UNKNOWN_PYTHON
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.calls.function_calls import own_calls
@@ -104,6 +104,7 @@ class Samples(Record):
     stacks: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
     gil: dict[str, float]  # held, waiting, neither: shares of the weight
     off_cpu: float | None  # share of the weight in threads that waited; null: a CPU clock
+    blocked: list[str]  # the names of threads that block signals, and have rows of their own
 
     @classmethod
     def of(cls, profile: Profile) -> Samples:
@@ -122,6 +123,11 @@ class Samples(Record):
             stacks=stack_quality(profile),
             gil=gil_shares(profile),
             off_cpu=off_cpu_share(profile),
+            blocked=sorted(
+                frame.name.partition("thread ")[2]
+                for frame in profile.frames.values()
+                if frame.symbol == SIGNALS_BLOCKED
+            ),
         )
 
 

@@ -56,6 +56,7 @@ FINDING_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
+N_BLOCKED = 3
 UNACCOUNTED = 0.01  # of the CPU time: less in no sample is not worth a word
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
@@ -342,7 +343,14 @@ def _samples(s: Summary) -> str:
 
 def _threads(samples: Samples) -> str:
     gil = f"held the GIL {samples.gil['held']:.1%}, waited for it {samples.gil['waiting']:.1%}"
-    return gil if samples.off_cpu is None else f"{gil}; off the CPU {samples.off_cpu:.1%}"
+    parts = [gil]
+    if samples.off_cpu is not None:
+        parts.append(f"off the CPU {samples.off_cpu:.1%}")
+    if samples.blocked:
+        n = len(samples.blocked) - N_BLOCKED
+        more = f" and {n} more" if n > 0 else ""
+        parts.append(f"signals blocked by {', '.join(samples.blocked[:N_BLOCKED])}{more}")
+    return "; ".join(parts)
 
 
 def _duration(d: CallDurations) -> str:

@@ -187,6 +187,8 @@ export interface Samples {
   gil: Record<string, number>;
   /** share of the weight in threads that waited; null: a CPU clock */
   off_cpu: number | null;
+  /** the names of threads that block signals, and have rows of their own */
+  blocked: string[];
 }
 
 /** What events counted, of all functions together. */
