@@ -6,7 +6,7 @@ REALTIME, MONOTONIC, THREAD_CPU = 0, 1, 3  # <time.h>
 
 
 def clock_pair(native: ModuleType) -> tuple[int, int]:
-    """Monotonic time and time of day, in nanoseconds: of some readings the closest ones.
+    """Return monotonic time and time of day, in nanoseconds: of some readings the closest ones.
 
     By pyhybrid._native: what `time` has may be a test's (freezegun, libfaketime).
     """

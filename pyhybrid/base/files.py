@@ -11,7 +11,7 @@ from pyhybrid.errors import PyhybridError
 
 
 def text_beside(module: str, name: str) -> str:
-    """The file `name` in the folder of a module, of which `module` is the `__file__`.
+    """Return the file `name` in the folder of a module, of which `module` is the `__file__`.
 
     Without pathlib, which takes as long to import as all modules of a room.
     """
@@ -20,7 +20,7 @@ def text_beside(module: str, name: str) -> str:
 
 
 def table_beside(module: str, name: str) -> dict[str, Any]:
-    """What the file `name`.toml there says.
+    """Return the contents of the file `name`.toml there.
 
     It is installed as JSON, too (meson.build), which is read in a fiftieth of the time.
     """
@@ -34,7 +34,7 @@ def table_beside(module: str, name: str) -> dict[str, Any]:
     return table
 
 
-# What the contents of a file should not make possible: damage, said in one line.
+# What the contents of a file should not make possible: damage, which one line reports.
 
 _IMPOSSIBLE = (
     *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError),
@@ -44,7 +44,7 @@ _IMPOSSIBLE = (
 
 @contextmanager
 def damage_in(path: str) -> Iterator[None]:
-    """Of what fails in the block `path` is the cause: a PyhybridError says that it is damaged."""
+    """Turn what fails in the block into a PyhybridError that says that `path` is damaged."""
     try:
         yield
     except _IMPOSSIBLE as error:
@@ -53,7 +53,7 @@ def damage_in(path: str) -> Iterator[None]:
 
 
 def one_line(what: object) -> str:
-    """Its text, without line ends."""
+    """Return its text, without line ends."""
     if str(what) == "interrupted":  # SQLite's word (tables/database.py)
         return "a query finds more than a file of its size can hold"
     return " ".join(str(what).split())

@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"[*?[]")
 
 
 class NamePatterns:
-    """As `any(fnmatchcase(name, each) for each in patterns)`."""
+    """Match as `any(fnmatchcase(name, each) for each in patterns)` does."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         names, beginnings, self._others = set(), [], []

@@ -32,9 +32,8 @@ _handed_back: "dict[str, ModuleType]" = {}
 
 
 def begin() -> None:
-    """From now on nothing but the standard library's modules, and ours, is imported under their
-    names.  Is called before anything else is imported.
-    """
+    """Import nothing but the standard library's modules, and ours, under their names from now on.
+    It is called before anything else is imported."""
     global _bare, _path
     if _path is not None:
         return
@@ -55,7 +54,8 @@ def begin() -> None:
 
 
 def hand_back() -> None:
-    """`sys.path` and `sys.modules` as the program finds them bare, but for `pyhybrid` itself."""
+    """Leave `sys.path` and `sys.modules` as the program finds them bare, but for `pyhybrid`
+    itself."""
     if _path is None:
         return
     sys.path[:] = _path
@@ -65,7 +65,7 @@ def hand_back() -> None:
 
 
 def program_path() -> "list[str]":
-    """`sys.path` as the program finds it, but for the first entry."""
+    """Return `sys.path` as the program finds it, but for the first entry."""
     return sys.path[:] if _path is None else _path[:]
 
 
@@ -74,7 +74,7 @@ def _is_ours(name: str) -> bool:
 
 
 class Ours:
-    """`with Ours(): import ...` of what we need while the program runs.
+    """Find what we need while the program runs: `with Ours(): import ...`.
 
     Only modules of ours are found so, and what has been handed back: nothing is sought on the
     program's path.  Another thread that imports at this moment may get ours, which does no harm

@@ -11,7 +11,7 @@ TIMES = " \u00d7 "  # several threads that are one row: their name, TIMES, how m
 
 
 class PseudoFrame(NamedTuple):
-    """A pseudo-frame: what views show, and the word by which code knows it."""
+    """Hold a pseudo-frame: what views show, and the word by which code knows it."""
 
     name: str
     symbol: str
@@ -27,7 +27,7 @@ SIGNALS_BLOCKED = "signals_blocked"  # of a thread: its name stands in the frame
 # What runs only because of the profiler, or runs the program: outside all shares.
 OWN_WORK = "pyhybrid"
 
-# In the kernel; where is not known.  Also the name of its functions whose names it does not tell.
+# In the kernel; where is not known.  Also the name of its functions whose names it hides.
 KERNEL = "[kernel]"
 
 PSEUDO_FRAMES = {
@@ -59,11 +59,12 @@ LOSSES = ("ring_full", "too_slow")
 
 
 def pseudo_frame(number: int) -> PseudoFrame:
-    """The name of `enum pseudo` number; newer writers' numbers get a name made of the number."""
+    """Return the name of `enum pseudo` number; newer writers' numbers get a name made of the
+    number."""
     known = PSEUDO_FRAMES.get(number)
     return known or PseudoFrame(f"[pseudo {number}]", f"pseudo_{number}")
 
 
 def loss_name(number: int) -> str:
-    """The name of `enum loss` number."""
+    """Return the name of `enum loss` number."""
     return LOSSES[number] if number < len(LOSSES) else f"loss_{number}"

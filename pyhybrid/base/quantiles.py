@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 
 def quantile(values: Iterable[float], q: float) -> float:
-    """The value below which the share `q` of them is, between two in proportion; 0: of none."""
+    """Return the value below which the share `q` of them is, between two in proportion; 0: of
+    none."""
     ordered = sorted(values) or [0]
     at = q * (len(ordered) - 1)
     low = int(at)
@@ -13,7 +14,7 @@ def quantile(values: Iterable[float], q: float) -> float:
 
 
 def value_at(rank: float, buckets: Iterable[tuple[float, float, int]]) -> int | None:
-    """The value of the `rank`-th of all that was counted; None: there are fewer.
+    """Return the value of the `rank`-th of all that was counted; None: there are fewer.
 
     `buckets`: (begin, end, how many, not 0), in order; as if what is in one were spread evenly.
     """

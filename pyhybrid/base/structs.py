@@ -16,13 +16,13 @@ class _Made:
 
 
 def made(make: Callable[[], Any]) -> Any:
-    """The default of a field that is made anew for each record."""
+    """Return the default of a field that is made anew for each record."""
     return _Made(make)
 
 
 @dataclass_transform()
 class _Fields(type):
-    """Makes the class: its fields are slots, those of its base first."""
+    """Make the class: its fields are slots, those of its base first."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **how: Any
@@ -38,13 +38,13 @@ class _Fields(type):
 
 
 class Struct(metaclass=_Fields):
-    """A record of the fields that a subclass names with their types."""
+    """Hold the fields that a subclass names with their types."""
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]]
 
     def __init__(self, /, *values: Any, **named: Any) -> None:
-        """Of its fields, in order or by name.  Raises TypeError."""
+        """Take the values of its fields, in order or by name.  Raises TypeError."""
         fields = self.__match_args__
         for field, value in zip(fields, values, strict=False):
             setattr(self, field, value)
@@ -57,7 +57,7 @@ class Struct(metaclass=_Fields):
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(fields)}")
 
     def replaced(self, /, **changed: Any) -> Self:
-        """One that differs in these fields."""
+        """Return a copy that differs in these fields."""
         return type(self)(**dict(zip(self.__match_args__, self._values(), strict=True)) | changed)
 
     def __eq__(self, other: object) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def visible(text: str) -> str:
-    r"""With what Python would not print in a `repr` as its escape, `\x1b`, `\n`, `\u202e`."""
+    r"""Return it with `\x1b`, `\n`, `\u202e` for what Python would escape in a `repr`."""
     if text.isprintable():
         return text
     return "".join(
@@ -26,12 +26,12 @@ def visible(text: str) -> str:
 
 
 def say(message: str) -> None:
-    """One line of ours on standard error, if that is open."""
+    """Write one line of ours to standard error, if that is open."""
     if sys.stderr:
         sys.stderr.write(f"pyhybrid: {visible(message)}\n")
         sys.stderr.flush()
 
 
 def write_lines(lines: "Iterable[str]", stream: "TextIO") -> None:
-    """The lines; a line end within one of them is shown."""
+    """Write the lines; a line end within one of them is shown."""
     stream.writelines(f"{visible(line)}\n" for line in lines)
