@@ -1,4 +1,4 @@
-"""What several profiled processes said of themselves (`meta`), as one."""
+"""The `meta` of several profiled processes, as one."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ BEGIN, END = ("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns")
 
 
 def check_alike(first: dict[str, Any], meta: dict[str, Any], path: str) -> None:
-    """Raises PyhybridError where the process of `path` was measured otherwise than the first."""
+    """Raise PyhybridError where the process of `path` was measured otherwise than the first."""
     for key, option in ALIKE.items():
         if meta.get(key) != first.get(key):
             raise PyhybridError(
@@ -35,7 +35,7 @@ def check_alike(first: dict[str, Any], meta: dict[str, Any], path: str) -> None:
 
 
 def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of all: what differs and cannot be added up is the first one's."""
+    """Return the facts of all: what differs and cannot be added up is the first one's."""
     first = metas[0]
     merged = {key: value for meta in reversed(metas) for key, value in meta.items()} | first
     for key in merged:
@@ -50,7 +50,8 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What one process said, or all of a merged file, with the lists that it has not; as JSON."""
+    """Yield what one process recorded, or all of a merged file, with the lists that it has not; as
+    JSON."""
     for key, value in sorted({**dict.fromkeys(LISTS, ()), **meta}.items()):
         if key not in OF_ALL:
             yield key, json.dumps(value)
@@ -82,7 +83,8 @@ def _merged(key: str, values: list[Any]) -> Any:
 
 
 def _sources(values: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of a file that had several texts none is right: its hash is that of no text."""
+    """Merge the texts of each file: where there were several none is right, and its hash is that of
+    no text."""
     merged: dict[str, Any] = {}
     for file, known in (item for value in values for item in value.items()):
         of_all = merged.setdefault(file, dict(known))

@@ -1,6 +1,6 @@
 """Several profile files as one: what they share is one row, figures stay those of their processes.
 
-Every table goes over whole.  What the schema says refers to a row of another table, or has its
+Every table goes over whole.  What by the schema refers to a row of another table, or has its
 name, gets the number that this row has in the new file; times are those of the first file's clock.
 """
 
@@ -39,7 +39,7 @@ from pyhybrid.tables.schema import Column, Row
 
 # What several profiles have in common, once: modules, functions, call paths.
 #
-# Each profile (`Part`) tells its rows in turn, and learns the numbers that they have in what is
+# Each profile (`Part`) yields its rows in turn, and learns the numbers that they have in what is
 # made of all.  Two rows of one profile never become one, so sums of figures stay what they were.
 #
 # Where a module was loaded differs by process: addresses in it become those of the first process
@@ -53,7 +53,7 @@ type _Span = tuple[int, int]
 
 
 class SharedPaths:
-    """The rows of all profiles so far, in the order of their ids, from 1 on."""
+    """Hold the rows of all profiles so far, in the order of their ids, from 1 on."""
 
     def __init__(self) -> None:
         self.modules: list[Module] = []
@@ -68,7 +68,7 @@ class SharedPaths:
         self._room = ROOM
 
     def place(self, spans: list[_Span]) -> int:
-        """By how much a module with these addresses is moved."""
+        """Return by how much a module with these addresses is moved."""
         if not spans:
             return 0
         first, end = min(spans)[0], max(stop for _, stop in spans)
@@ -81,7 +81,8 @@ class SharedPaths:
 
 
 class Part:
-    """One profile's: what its modules, frames, nodes and stacks are called in what is shared."""
+    """Map one profile's modules, frames, nodes and stacks to what they are called in what is
+    shared."""
 
     def __init__(self, shared: SharedPaths, profile: Profile) -> None:
         self._shared, self._profile = shared, profile
@@ -167,8 +168,8 @@ class Part:
         return found
 
     def _module_at(self, address: int, usual: int) -> int:
-        """The module that is there; `usual` one of those that may be: a library can be loaded
-        twice."""
+        """Return the module that is there; `usual` is one of those that may be: a library can be
+        loaded twice."""
         at = bisect_right(self._begins, (address, 1 << 64, 0)) - 1
         while at >= 0 and self._begins[at][0] <= address < self._begins[at][1]:
             module = self._begins[at][2]
@@ -179,7 +180,7 @@ class Part:
 
 
 def _live_longer(module: Module, other: Module) -> Module:
-    """Of two loads of one the time in which either was there."""
+    """Return the time in which either of two loads of one was there."""
     ends = [end for end in (module.unload_ns, other.unload_ns) if end is not None]
     return module._replace(
         load_ns=min(module.load_ns, other.load_ns), unload_ns=max(ends) if len(ends) == 2 else None
@@ -187,7 +188,7 @@ def _live_longer(module: Module, other: Module) -> Module:
 
 
 def _what(frame: Frame) -> Hashable:
-    """What makes a function one (schema.sql, `frame`)."""
+    """Return what makes a function one (schema.sql, `frame`)."""
     if frame.kind == "python":
         return frame.name, frame.file, frame.line
     if frame.module:
@@ -255,19 +256,19 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
     meta = merged_meta(metas)
     rows = [(key, json.dumps(value)) for key, value in sorted(meta.items())]
     database.executemany("INSERT INTO meta VALUES (?,?)", rows)
-    told = "(key, value) IN (SELECT key, value FROM meta) OR key NOT IN (SELECT key FROM meta)"
-    database.execute(f"DELETE FROM process_meta WHERE {told}")
+    is_known = "(key, value) IN (SELECT key, value FROM meta) OR key NOT IN (SELECT key FROM meta)"
+    database.execute(f"DELETE FROM process_meta WHERE {is_known}")
 
 
 def _check_new(profile: Profile, path: str, known: _Known) -> None:
-    """Raises PyhybridError where a process is in one of the files before: a copy of one of them.
+    """Raise PyhybridError where a process is in one of the files before: a copy of one of them.
 
     `known` are the files, by the processes' boot, id and begin, which are those of this file from
     here on, too.
     """
-    told = {each.process: each.value for each in profile[ProcessMeta] if each.key == "boot_id"}
+    boots = {each.process: each.value for each in profile[ProcessMeta] if each.key == "boot_id"}
     for process in profile.processes.values():
-        boot = told.get(process.id, profile.meta.get("boot_id"))
+        boot = boots.get(process.id, profile.meta.get("boot_id"))
         before = known.setdefault((boot, process.pid, process.start_ns), path)
         if before != path:
             raise PyhybridError(
@@ -281,8 +282,8 @@ _COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
 
 def _later_ns(first: dict[str, Any], meta: dict[str, Any]) -> int:
-    """What is added to a file's times to have them by the first one's clock: nothing, unless it is
-    of another boot."""
+    """Return what is added to a file's times to have them by the first one's clock: nothing, unless
+    it is of another boot."""
     if meta.get("boot_id") == first.get("boot_id"):
         return 0
     ahead = [int(m.get("start_unix_ns", 0)) - int(m.get("start_ns", 0)) for m in (first, meta)]
@@ -290,7 +291,7 @@ def _later_ns(first: dict[str, Any], meta: dict[str, Any]) -> int:
 
 
 class _Changes:
-    """How the values of a file's columns become those of the new one, by what they refer to.
+    """Map the values of a file's columns to those of the new one, by what they refer to.
 
     `shift`: what is added to the numbers of rows that no other file has, by table.
     """
@@ -307,7 +308,7 @@ class _Changes:
         self._part, self._later_ns = part, later_ns
 
     def of(self, column: Column) -> _Change | None:
-        """None: it stays."""
+        """Return how the column's values change; None: it stays."""
         part, to = self._part, column.refers
         if column.kind == "Time":
             return self._later if self._later_ns else None
