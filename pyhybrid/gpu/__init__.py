@@ -1,6 +1,6 @@
 """A GPU's work (GpuTrace), below the calls that launched it.
 
-A launch has a thread and a time; the event log (--events) tells which call ran there then.  What a
+A launch has a thread and a time; the event log (--events) has which call ran there then.  What a
 backward pass launched belongs to the call that made the node: the enclosing operator has the
 sequence number of one of the forward pass, and one that accumulates gradients is of what ran just
 before it on its thread; or of which the piece of backward work is logged, and what the engine
@@ -27,20 +27,20 @@ from pyhybrid.tables.database import insert
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Row
 
-# What is told of a GPU's work, whoever tells it: plain records, times of day in nanoseconds.
+# The records of a GPU's work, whoever makes them: times of day in nanoseconds.
 #
 # kineto.py reads them from a trace of torch.profiler's, live.py from what the program recorded.
 
 
 class Launch(NamedTuple):
-    """A call on a thread of the program's that gave work to a GPU."""
+    """A launch is a call on a thread of the program's that gave work to a GPU."""
 
     tid: int
     begin_ns: int
 
 
 class Work(NamedTuple):
-    """A kernel, copy or fill; `launch` is None where it is not known."""
+    """Work is a kernel, copy or fill; `launch` is None where it is not known."""
 
     name: str
     device: int
@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A call on a thread of the program's that waited for a GPU."""
+    """A wait is a call on a thread of the program's that waited for a GPU."""
 
     name: str
     tid: int
@@ -60,8 +60,9 @@ class Wait(NamedTuple):
 
 
 class Operator(NamedTuple):
-    """An operator on a CPU.  `sequence`: of the autograd node that it made, or ran; -1: of none.
-    `is_backward`: it ran one.  `accumulates`: it ran one that sums up a gradient, of no number."""
+    """Hold an operator on a CPU.  `sequence` is of the autograd node that it made, or ran; -1: of
+    none.  `is_backward`: it ran one.  `accumulates`: it ran one that sums up a gradient, of no
+    number."""
 
     tid: int
     begin_ns: int
@@ -72,8 +73,8 @@ class Operator(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Work of an autograd node on a CPU, and the call path that made it (0: none that is known).
-    Its times are the profile's."""
+    """A piece is work of an autograd node on a CPU, and the call path that made it (0: none is
+    known).  Its times are the profile's."""
 
     tid: int
     begin_ns: int
@@ -82,12 +83,13 @@ class Piece(NamedTuple):
 
 
 def graph_name(name: str) -> str:
-    """Of what a CUDA graph replays."""
+    """Name what a CUDA graph replays."""
     return f"[graph] {name}"
 
 
 class GpuTrace(Struct):
-    """All of a run, or of parts of it: `windows` are when it was recorded, in order, apart.
+    """Hold the work of a run, or of parts of it: `windows` are when it was recorded, in order,
+    apart.
 
     `pids`: of the processes that launched; none: it is this one.  `notes`: what to say of it.
     """
@@ -112,8 +114,8 @@ _Moment = tuple[int, int]  # a thread's tid, and a time of the monotonic clock
 
 
 class Placed(Struct):
-    """What the tables get; how many kernels and copies are below calls, and of the others how many
-    by reason; how many are in sums alone."""
+    """Hold what the tables get; how many kernels and copies are below calls, and of the others how
+    many by reason; how many are in sums alone."""
 
     work: list[GpuWork] = made(list)
     activities: list[GpuActivity] = made(list)
@@ -124,8 +126,8 @@ class Placed(Struct):
     n_in_sums: int = 0
 
     def write(self, database: sqlite3.Connection) -> None:
-        """Into a profile's tables, in the place of what is there: a file that an older version
-        wrote has others, or none.  Raises sqlite3.Error."""
+        """Write it into a profile's tables, in the place of what is there: a file that an older
+        version wrote has others, or none.  Raises sqlite3.Error."""
         tables: dict[type[Row], list[Any]] = {
             GpuWork: self.work,
             GpuActivity: self.activities,
@@ -139,7 +141,7 @@ class Placed(Struct):
 
 
 def place(profile: Profile, trace: GpuTrace, events: Iterable[Event] = ()) -> Placed:
-    """What the trace has, below the profile's calls; `events`: none: those of the profile.
+    """Place what the trace has below the profile's calls; `events`: none: those of the profile.
 
     Raises PyhybridError.
     """
@@ -205,7 +207,8 @@ def _waits(trace: GpuTrace, nodes: list[int]) -> list[GpuWait]:
 
 
 def _clock(profile: Profile) -> Callable[[int], int]:
-    """From the time of day to the profile's, both nanoseconds: by the pairs before and after it."""
+    """Return the map from the time of day to the profile's, both nanoseconds: it uses the pairs
+    before and after."""
     pairs = profile.clock_pairs
     if not pairs:
         raise PyhybridError(f"{profile.path}: it is not known at what time of day it began")
@@ -225,7 +228,8 @@ def _clock(profile: Profile) -> Callable[[int], int]:
 def _calls_at(
     profile: Profile, moments: Iterable[_Moment], events: Iterable[Event]
 ) -> dict[_Moment, int]:
-    """The node of the innermost call at each, by the event log; 0: none ran, or it is not known."""
+    """Return the node of the innermost call at each, by the event log; 0: none ran, or it is not
+    known."""
     wanted: defaultdict[int, list[int]] = defaultdict(list)  # the latest first
     for tid, time_ns in sorted(moments, reverse=True):
         wanted[tid].append(time_ns)
@@ -250,7 +254,7 @@ def _calls_at(
 
 
 class _Pieces:
-    """Pieces of backward work, by thread."""
+    """Find pieces of backward work, by thread."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         self._of_thread: defaultdict[int, list[Piece]] = defaultdict(list)
@@ -260,7 +264,7 @@ class _Pieces:
         self._outer = {tid: _enclosing(of) for tid, of in self._of_thread.items()}
 
     def at(self, moment: _Moment) -> Piece | None:
-        """The innermost one that ran on the thread then."""
+        """Return the innermost one that ran on the thread then."""
         tid, time_ns = moment
         i = bisect_right(self._begins.get(tid, []), time_ns) - 1
         while i >= 0:
@@ -271,7 +275,7 @@ class _Pieces:
         return None
 
     def before(self, moment: _Moment) -> Piece | None:
-        """The latest one that had ended on the thread, of those in no other one."""
+        """Return the latest one that had ended on the thread, of those in no other one."""
         tid, time_ns = moment
         i = bisect_right(self._begins.get(tid, []), time_ns) - 1
         while i >= 0 and self._outer[tid][i] >= 0:
@@ -280,7 +284,7 @@ class _Pieces:
 
 
 class _Operators:
-    """The operators of the CPU, and which one of the forward pass a backward one is of."""
+    """Find the operators of the CPU, and which one of the forward pass a backward one is of."""
 
     def __init__(self, operators: Iterable[Operator]) -> None:
         self._of_thread: defaultdict[int, list[Operator]] = defaultdict(list)
@@ -296,7 +300,7 @@ class _Operators:
         self._outer = {tid: _enclosing(of) for tid, of in self._of_thread.items()}
 
     def forward_of(self, tid: int, time_ns: int) -> tuple[int, int] | None:
-        """Thread and time of the operator whose backward ran there then; None: none did."""
+        """Return thread and time of the operator whose backward ran there then; None: none did."""
         i = bisect_right(self._begins.get(tid, []), time_ns) - 1
         while i >= 0:
             if self._of_thread[tid][i].end_ns >= time_ns and (made := self._made(tid, i)):
@@ -305,7 +309,8 @@ class _Operators:
         return None
 
     def _made(self, tid: int, i: int) -> tuple[int, int] | None:
-        """Thread and time of the operator that made the node which the thread's `i`th one ran."""
+        """Return thread and time of the operator that made the node which the thread's `i`th one
+        ran."""
         while i >= 0:
             each = self._of_thread[tid][i]
             if each.is_backward:
@@ -318,7 +323,8 @@ class _Operators:
         return None
 
     def _backward_before(self, tid: int, i: int) -> int:
-        """The place of the one that carried out backward work last, in the same one; -1: none."""
+        """Return the place of the one that carried out backward work last, in the same one; -1:
+        none."""
         outer = self._outer[tid]
         around = outer[i]
         while i > 0:
@@ -334,7 +340,7 @@ class _Operators:
 
 
 def _enclosing(spans: Sequence[Operator | Piece]) -> list[int]:
-    """Of each, in order of begin, the place of the next one out; -1: none is around it."""
+    """Return for each, in order of begin, the place of the next one out; -1: none is around it."""
     outer: list[int] = []
     stack: list[int] = []
     for i, each in enumerate(spans):

@@ -28,7 +28,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def read(path: str) -> GpuTrace:
-    """What the trace has of the GPU.  Raises PyhybridError."""
+    """Return what the trace has of the GPU.  Raises PyhybridError."""
     with damage_in(path):
         text = _text(path)
         base = BASE.search(text)
@@ -54,10 +54,10 @@ def _text(path: str) -> str:
 
 
 class _Reader:
-    """The events, as records of the trace."""
+    """Read the events, as records of the trace."""
 
     def __init__(self, base_ns: int) -> None:
-        """`base_ns`: what times are since."""
+        """Begin at `base_ns`, which times are since."""
         self._base_ns = base_ns
         self._launches: dict[int, tuple[Launch, bool]] = {}  # by correlation; is it a graph's?
         self._work: list[tuple[Any, Work]] = []
@@ -65,7 +65,7 @@ class _Reader:
         self._trace = GpuTrace()
 
     def read(self, text: str) -> GpuTrace:
-        """All of them."""
+        """Read all of them."""
         for event in self._events(text):
             if event.get("ph") == "X" and "dur" in event:
                 self._add(event)

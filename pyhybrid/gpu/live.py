@@ -1,6 +1,6 @@
 """The work of a GPU that was recorded while the program ran (frameworks/torch_gpu.py).
 
-A launch's thread is told by CUPTI, which knows threads that torch.profiler has not met by the lower
+A launch's thread comes from CUPTI, which knows threads that torch.profiler has not met by the lower
 bits of pthread_self().  Work of a backward pass is that of the piece of it that ran on the thread
 then: those are logged with the call that made them (backward_work.h), so no operators are needed.
 """
@@ -24,7 +24,7 @@ _HANDLE_BITS = 0xFFFFFFFF
 def add(
     database: sqlite3.Connection, spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]
 ) -> Placed:
-    """Into the tables, which have all else but the events; `nodes` are those of exact.py."""
+    """Add it to the tables, which have all else but the events; `nodes` are those of exact.py."""
     profile = Profile(spool.path, File(spool.path, database))
     placed = place(profile, _trace(spool, ticks, nodes), _events(spool, ticks, nodes))
     database.execute("BEGIN")
@@ -34,27 +34,27 @@ def add(
 
 
 def notes(meta: dict[str, Any]) -> Iterator[str]:
-    """What to say of the recording, a line each."""
+    """Yield the notes on the recording, a line each."""
     if not meta.get("gpu_steps"):
         return
-    told = meta.get("gpu", {})
-    if told.get("failed"):
-        yield f"--torch gpu: recording ended: {told['failed']}"
-    elif not told:
+    recorded = meta.get("gpu", {})
+    if recorded.get("failed"):
+        yield f"--torch gpu: recording ended: {recorded['failed']}"
+    elif not recorded:
         yield "--torch gpu: the program has not imported PyTorch"
-    elif not told["cuda"]:
+    elif not recorded["cuda"]:
         yield "--torch gpu: this PyTorch is built without CUDA"
-    elif not told["steps"]:
+    elif not recorded["steps"]:
         yield "--torch gpu: no step of a training was seen, and no call of a model"
-    elif not told["used"]:
+    elif not recorded["used"]:
         yield "--torch gpu: the program used no GPU"
-    if n := told.get("aside"):
+    if n := recorded.get("aside"):
         windows = "1 window" if n == 1 else f"{n} windows"
         yield f"--torch gpu: {windows} made way for the program's own torch.profiler"
 
 
 def _events(spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]) -> Iterator[Event]:
-    """The log, thread by thread in order of time."""
+    """Yield the log, thread by thread in order of time."""
     tick_ns = ticks.multiply / ticks.divide
     for each in sorted(spool.events, key=lambda each: (each.thread, each.first_ticks)):
         where = spool.exact_threads[each.thread], ticks.time(each.first_ticks), tick_ns
@@ -94,7 +94,7 @@ def _is_one(name: str, table: str) -> bool:
 
 
 def _tids(spool: Spool) -> dict[int, int]:
-    """Of each handle the thread's number; of those with the same one that of the latest."""
+    """Return the thread's number of each handle; of those with the same one that of the latest."""
     known = {each.handle: each.tid for each in spool.backward_turns}
     for index, handle in spool.thread_handles.items():
         known[handle] = spool.threads[spool.exact_threads[index]].tid
