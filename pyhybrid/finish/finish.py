@@ -44,13 +44,13 @@ WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there
 
 LOOK_S = 0.1  # how often it is looked whether the profiled process is still there, and runs
 PATIENT_LOOKS = 15
-_TOLD = struct.Struct("<Q")
+_END_NS = struct.Struct("<Q")
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
 
 
 class Ending:
-    """The profiled process, which ends while its profile is made (exit_wait.c)."""
+    """Follow the profiled process, which ends while its profile is made (exit_wait.c)."""
 
     def __init__(self) -> None:
         self._parent = os.getppid()
@@ -58,20 +58,20 @@ class Ending:
 
     @cached_property
     def cpu_ns(self) -> int | None:
-        """What CPU time it has taken for that, once it waits for this process.
+        """Return what CPU time it has taken for that, once it waits for this process.
 
-        None: it has not said so.  It was killed; or it hangs, perhaps since it waits for all of its
+        None: it has not sent it.  It was killed; or it hangs, perhaps since it waits for all of its
         children, of which this is one; or this process is interrupted.
         """
-        told, seen, idle = b"", 0, 0
+        sent, seen, idle = b"", 0, 0
         with suppress(OSError, KeyboardInterrupt):
             while os.getppid() == self._parent and idle < PATIENT_LOOKS:
                 if select.select([0], [], [], LOOK_S)[0]:
-                    told = os.read(0, _TOLD.size)
+                    sent = os.read(0, _END_NS.size)
                     break
                 used = time.clock_gettime_ns(self._clock)
                 seen, idle = used, 0 if used > seen else idle + 1
-        return int(_TOLD.unpack(told)[0]) if len(told) == _TOLD.size else None
+        return int(_END_NS.unpack(sent)[0]) if len(sent) == _END_NS.size else None
 
     def note(self, path: str) -> None:
         """Enter it into the profile file, if it is known."""
@@ -115,7 +115,7 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
 
 
 def make_with_inlined(spool_path: str, prefix: str, marks: Marks = ()) -> tuple[Made, InSource]:
-    """As `make`; names are sought, debug information is read, and the file is written beside the
+    """Do as `make`; names are sought, debug information is read, and the file is written beside the
     rest."""
     path, process = prefix + SUFFIX, os.getpid()
     recorded, limit = read_spool(spool_path, marks), LARGE_DEBUG_INFO_BYTES
@@ -137,7 +137,7 @@ def make_with_inlined(spool_path: str, prefix: str, marks: Marks = ()) -> tuple[
     return parts, in_source
 
 
-# Of some exports: the files, notes, and what is to be said of those that failed, with exit codes.
+# Of some exports: the files, notes, and the messages of those that failed, with exit codes.
 _Exported = tuple[list[str], list[str], list[tuple[str, int]]]
 
 
@@ -250,7 +250,7 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Exported:
 
 
 def _asked(argv: list[str]) -> tuple[list[str], set[str], Marks, str, str]:
-    """Formats, other options, marks, spool and prefix.  Raises UsageError."""
+    """Return formats, other options, marks, spool and prefix.  Raises UsageError."""
     try:
         given, names = getopt(argv, "f:", ["format=", "summary", "keep", "mark=", UNTIL_END[2:]])
     except GetoptError as error:
@@ -264,11 +264,11 @@ def _asked(argv: list[str]) -> tuple[list[str], set[str], Marks, str, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m pyhybrid.finish.finish [-f FORMAT]... [OPTION]... SPOOL PREFIX`.
+    """Run `python -m pyhybrid.finish.finish [-f FORMAT]... [OPTION]... SPOOL PREFIX`.
 
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
-    With --until-end standard input tells what the profiled process's end took (Ending).
+    With --until-end standard input has what the profiled process's end took (Ending).
     With `--mark TIME:SPOOL`, begins and ends in turn, of what was between them (run_part.py).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """

@@ -14,7 +14,7 @@ PIPE_BYTES = 1 << 20  # the most that a user may ask for, where the system has i
 
 
 class _Fork:
-    """A fork of this process, that says what some works return: numbers, texts, and lists, tuples
+    """Fork this process; the fork sends what some works return: numbers, texts, and lists, tuples
     and dictionaries of them.
 
     If the block is interrupted, so is the fork; else it ends first.
@@ -45,15 +45,15 @@ class _Fork:
             self._end()
         return self._child != 0
 
-    def _said(self) -> list[Any]:
-        """What the next work returned; none: the fork was killed, or failed."""
+    def _result(self) -> list[Any]:
+        """Return what the next work returned; none: the fork was killed, or failed."""
         if self._pipe:
             with suppress(EOFError, ValueError, TypeError):
                 return [marshal.load(self._pipe)]
         return []
 
     def _fork(self, works: Sequence[Callable[[], Any]]) -> None:
-        """Raises OSError."""
+        """Fork, and do the works in the child.  Raises OSError."""
         ours, theirs = os.pipe()
         self._pipe = open(ours, "rb")  # noqa: SIM115  (closed by _end)
         # An interrupt is not to find the child where it would go on as its parent.
@@ -67,7 +67,7 @@ class _Fork:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _end(self) -> None:
-        """No child is there any more."""
+        """Close the pipe; no child is there any more."""
         if self._pipe:
             self._pipe.close()
         if self._child:
@@ -92,7 +92,7 @@ def _be_child(works: Sequence[Callable[[], Any]], pipe: int, mask: Iterable[int]
 
 
 class ForkedWork[T](_Fork):
-    """What `work` returns.
+    """Do `work` in a fork, and return what it returns.
 
     `with ForkedWork(work) as found:` begins it, and `found.value()` waits for it.  Where a second
     process would not help, or harm, this one does the work at once.  Of a process that came to
@@ -100,7 +100,7 @@ class ForkedWork[T](_Fork):
     """
 
     def __init__(self, work: Callable[[], T], is_long: bool = True, can_wait: bool = False) -> None:
-        """`is_long`: so that it is worth a process.
+        """Take the work; `is_long`: so that it is worth a process.
 
         `can_wait`: long work that has no process of its own is done when the value is asked for.
         """
@@ -115,23 +115,23 @@ class ForkedWork[T](_Fork):
         return self
 
     def is_done_within(self, seconds: float) -> bool:
-        """Whether value() needs not wait, after so long at most."""
+        """Is value() ready without a wait, after so long at most?"""
         if self._pipe and not self._done:
             return bool(select.select([self._pipe], [], [], seconds)[0])
         return bool(self._done)
 
     def value(self) -> T:
-        """What the work returned, or raised here."""
+        """Return what the work returned, or raised here."""
         if not self._done:
-            self._done += self._said()
+            self._done += self._result()
             self._end()
             self._done = self._done or [self._work()]
         return self._done[0]
 
 
 class Prefetch(_Fork):
-    """What some works return, done one after the other, by another process only: for what is also
-    found without them.
+    """Do some works one after the other in another process only, for what is also found without
+    them.
 
     `with Prefetch(work, another) as found:` begins them, and `found.value(0)` waits for the first.
     """
@@ -148,10 +148,10 @@ class Prefetch(_Fork):
         return self
 
     def value(self, at: int) -> Any:
-        """What the work at this place returned; None: there is no such process, or it came to
-        nothing before."""
-        while len(self._done) <= at and (said := self._said()):
-            self._done += said
+        """Return what the work at this place returned; None: there is no such process, or it came
+        to nothing before."""
+        while len(self._done) <= at and (result := self._result()):
+            self._done += result
         return self._done[at] if at < len(self._done) else None
 
 

@@ -1,6 +1,6 @@
 """Names and source positions for a spool that is finished, looked up in a fork of this process.
 
-It begins when the spool is read, and says first the names, for which the tree must wait, and then,
+It begins when the spool is read, and sends first the names, for which the tree must wait, and then,
 while that is made, the source positions, for which inlined functions must.
 """
 
@@ -44,7 +44,7 @@ type Found[T] = dict[File, dict[int, T | None]]
 
 
 class Resolver[T](Protocol):
-    """One file's symbols, or its debug information."""
+    """Resolve addresses by one file's symbols, or its debug information."""
 
     def resolve(self, addresses: list[int], /) -> list[T | None]: ...
 
@@ -53,7 +53,7 @@ type OpenFile[T] = Callable[[str, str | None], Resolver[T]]
 
 
 def addresses_by_file(spool: Spool, words: Iterable[int]) -> dict[File, list[int]]:
-    """The native words among `words`, as the files' virtual addresses."""
+    """Return the native words among `words`, as the files' virtual addresses."""
     of_file: defaultdict[File, set[int]] = defaultdict(set)
     for word in words:
         module = spool.modules.get(word >> ADDRESS_BITS) if word < NATIVE_LIMIT else None
@@ -63,7 +63,7 @@ def addresses_by_file(spool: Spool, words: Iterable[int]) -> dict[File, list[int
 
 
 def look_up[T](open_file: OpenFile[T], wanted: dict[File, list[int]]) -> Found[T]:
-    """Of all files that can be opened, in their order."""
+    """Look up the addresses of all files that can be opened, in their order."""
     found: Found[T] = {}
     for file, addresses in wanted.items():
         with suppress(OSError, LookupError, ValueError):
@@ -73,7 +73,8 @@ def look_up[T](open_file: OpenFile[T], wanted: dict[File, list[int]]) -> Found[T
 
 
 def without_starts(wanted: dict[File, list[int]], names: Found[Symbol]) -> dict[File, list[int]]:
-    """The addresses that lie within a function, not at its start: there nothing is inlined."""
+    """Return the addresses that lie within a function, not at its start: there nothing is
+    inlined."""
 
     def within(file: File) -> list[int]:
         symbols = names.get(file, {})
@@ -85,7 +86,7 @@ def without_starts(wanted: dict[File, list[int]], names: Found[Symbol]) -> dict[
 
 
 class Prefetched[T](Struct):
-    """Opens a file as `open_file` does; `found()`, asked when it is needed, answers for it."""
+    """Open a file as `open_file` does; `found()`, asked when it is needed, answers for it."""
 
     open_file: OpenFile[T]
     found: Callable[[], Found[T]]
@@ -117,7 +118,7 @@ type KernelAnswers = tuple[
 
 
 class PrefetchedKernel:
-    """A table of the kernel's functions, as look_up_kernel() found it."""
+    """Answer as a table of the kernel's functions that look_up_kernel() found."""
 
     def __init__(self, answers: KernelAnswers) -> None:
         self._known, self._functions, self._text = answers
@@ -126,7 +127,7 @@ class PrefetchedKernel:
         return self._known
 
     def resolve(self, address: int, /) -> KernelFunction | None:
-        """Of those that were looked up."""
+        """Return one of those that were looked up."""
         function = self._functions[address]
         return function and KernelFunction(*function)
 
@@ -135,8 +136,8 @@ class PrefetchedKernel:
 
 
 def look_up_kernel(spool: Spool, words: Iterable[int]) -> KernelAnswers | None:
-    """What the kernel's words among `words` are; None: there are none.  (The kernel makes its table
-    when it is read, and it is read whole.)"""
+    """Return what the kernel's words among `words` are; None: there are none.  (The kernel makes
+    its table when it is read, and it is read whole.)"""
     in_kernel = (word for word in words if word >= KERNEL_LIMIT)
     addresses = {kernel_address(word) & KERNEL_ADDRESS_MASK for word in in_kernel}
     if not addresses:
@@ -148,7 +149,7 @@ def look_up_kernel(spool: Spool, words: Iterable[int]) -> KernelAnswers | None:
 
 
 class NamePrefetch:
-    """What assembled_of() and with_inlined() take, found by a fork, else when they ask.
+    """Find what assembled_of() and with_inlined() take, by a fork, else when they ask.
 
     `with NamePrefetch(spool, forest, limit_bytes) as prefetch:` begins it.
     """
@@ -156,7 +157,7 @@ class NamePrefetch:
     def __init__(
         self, spool: Spool, forest: Forest, limit_bytes: int, is_long: bool = True
     ) -> None:
-        """`limit_bytes` as of default_reader(), `is_long` as of ForkedWork()."""
+        """Take `limit_bytes` as default_reader() does, `is_long` as ForkedWork() does."""
         self._meta = spool.meta
         self.symbols: tuple[Loader, Demangle] | None = None
         self.reader: tuple[OpenDebugInfo, Demangle] | None = None
@@ -198,6 +199,6 @@ class NamePrefetch:
         self._fork.__exit__(kind, error, traceback)
 
     def kernel(self) -> KernelTable:
-        """The kernel's functions."""
+        """Return the kernel's functions."""
         found = self._fork.value(1)
         return PrefetchedKernel(found) if found else open_kernel(self._meta)
