@@ -21,7 +21,8 @@ from pyhybrid.spool import STRUCT
 
 
 class Module(Struct):
-    """A loaded ELF file.  `segments`: (start, size, file offset, PF_ flags), absolute addresses."""
+    """A module is a loaded ELF file.  `segments` are (start, size, file offset, PF_ flags),
+    absolute addresses."""
 
     id: int
     base: int
@@ -33,7 +34,7 @@ class Module(Struct):
 
 
 class Code(NamedTuple):
-    """A code object.  `first_traceable` counts code units from co_code_adaptive."""
+    """Hold a code object; `first_traceable` counts code units from co_code_adaptive."""
 
     first_line: int
     first_traceable: int
@@ -43,7 +44,7 @@ class Code(NamedTuple):
 
 
 class CodeFacts(NamedTuple):
-    """Of a function whose single calls are kept; `module` may be empty."""
+    """Hold the facts of a function whose single calls are kept; `module` may be empty."""
 
     qualname: str
     file: str
@@ -59,7 +60,7 @@ MAIN_THREAD = "MainThread"
 
 
 class Thread(Struct):
-    """A thread; `name` is threading's where it has one, else the kernel's comm; the main thread is
+    """A thread's `name` is threading's where it has one, else the kernel's comm; the main thread is
     MAIN_THREAD unless it got another one."""
 
     tid: int
@@ -71,7 +72,8 @@ class Thread(Struct):
 
 
 class Chunk(Struct):
-    """Samples of one thread in order of time: `dt_ns` and `place` are uint32[n] views.
+    """A chunk holds samples of one thread in order of time: `dt_ns` and `place` are uint32[n]
+    views.
 
     A place is a stack's id and what the thread was about (STACK_MASK).  `weights` is
     uint32[2 * n_weights]: (index, periods) of the samples that stand for more or less than one
@@ -89,7 +91,8 @@ class Chunk(Struct):
 
 
 class Sum(NamedTuple):
-    """Samples of a thread at one place (Chunk), without their times; `weight` is in periods."""
+    """A sum holds samples of a thread at one place (Chunk), without their times; `weight` is in
+    periods."""
 
     thread: int
     place: int
@@ -100,7 +103,8 @@ class Sum(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """A thread's own account; weights in periods, `handler_ns` as SPOOL_HISTOGRAM says."""
+    """Hold a thread's own account; weights are in periods, `handler_ns` is as SPOOL_HISTOGRAM
+    has it."""
 
     signals: int
     recorded: int
@@ -113,7 +117,8 @@ class Counters(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Begins and ends of one thread, uint64[n] as in src/exact/event_log.h; ticks are absolute."""
+    """Hold begins and ends of one thread, uint64[n] as in src/exact/event_log.h; ticks are
+    absolute."""
 
     thread: int
     first_ticks: int
@@ -123,7 +128,8 @@ class Events(NamedTuple):
 
 
 class BackwardSum(NamedTuple):
-    """Work that was done later for a node of a thread, in ticks; thread 0: not known for which."""
+    """A sum is work that was done later for a node of a thread, in ticks; thread 0: not known for
+    which."""
 
     thread: int
     node: int
@@ -133,8 +139,8 @@ class BackwardSum(NamedTuple):
 
 
 class BackwardTurn(NamedTuple):
-    """A piece of such work, in ticks, and where it ran: a thread's number of the system's, and what
-    identifies it to CUPTI."""
+    """A turn is a piece of such work, in ticks, and where it ran: a thread's number of the
+    system's, and what identifies it to CUPTI."""
 
     since: int
     until: int
@@ -145,7 +151,7 @@ class BackwardTurn(NamedTuple):
 
 
 class CallTimes(NamedTuple):
-    """Durations of a node's calls, in ticks: buckets as in src/exact/kept_calls.h."""
+    """Hold the durations of a node's calls, in ticks: buckets as in src/exact/kept_calls.h."""
 
     thread: int
     node: int
@@ -174,7 +180,7 @@ class End(NamedTuple):
 
 
 class Spool(Struct):
-    """One spool, read.  Stack ids index `parents` and `words`; 0 is the root."""
+    """Hold one spool, read.  Stack ids index `parents` and `words`; 0 is the root."""
 
     path: str
     pid: int
@@ -222,10 +228,10 @@ class Spool(Struct):
 
 
 class Ticks:
-    """The exact half's clock: what its ticks are in nanoseconds of CLOCK_MONOTONIC."""
+    """Convert the exact half's clock: its ticks to nanoseconds of CLOCK_MONOTONIC."""
 
     def __init__(self, spool: Spool) -> None:
-        """By the first and the last pair of readings."""
+        """Convert by the first and the last pair of readings."""
         (self._ticks0, self._ns0), (ticks1, ns1) = [*spool.clocks, (0, 0), (0, 0)][:2]
         if len(spool.clocks) > 1:
             ticks1, ns1 = spool.clocks[-1]
@@ -236,15 +242,16 @@ class Ticks:
 
     @property
     def clock(self) -> tuple[int, int, int, int]:
-        """For passes in C: multiply, divide, ticks, and the time that these were at."""
+        """Return what passes in C take: multiply, divide, ticks, and the time that these were
+        at."""
         return self.multiply, self.divide, self._ticks0, self._ns0
 
     def span(self, ticks: int) -> int:
-        """A duration."""
+        """Return a duration."""
         return ticks * self.multiply // self.divide
 
     def time(self, ticks: int) -> int:
-        """A point of time."""
+        """Return a point of time."""
         return self._ns0 + self.span(ticks - self._ticks0)
 
 
@@ -254,7 +261,7 @@ _FIELD = STRUCT["spool_attribute"]
 
 
 def attributes_as_json(fields: memoryview) -> str:
-    """A JSON object.  Raises ValueError and struct.error where they are damaged."""
+    """Return a JSON object.  Raises ValueError and struct.error where they are damaged."""
     return json.dumps(dict(_values(fields)), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""What each kind of record says: its body is taken into the Spool.
+"""The decoder of each kind of record: its body is taken into the Spool.
 
 A decoder raises struct.error, ValueError, TypeError or KeyError where the record is damaged, or
 refers to one that is.
@@ -46,8 +46,8 @@ DECODERS: dict[int, Callable[[Spool, memoryview], None]] = {}  # by kind of reco
 
 
 def _record(kind: str, head: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decoder of records of this kind, which begin with the struct `head`: of its fields and what
-    follows."""
+    """Return a decorator for the decoder of records of this kind, which begin with the struct
+    `head`: it takes its fields and what follows."""
 
     def decoder(decode: Callable[..., None]) -> Callable[..., None]:
         if form := STRUCT.get(head):
@@ -67,7 +67,8 @@ _MOST = 1 << 62
 
 
 def _possible(spool: Spool, *figures: int) -> list[int]:
-    """The figures; if one cannot be, it is 0, and the record is damaged, which costs no other."""
+    """Return the figures; if one cannot be, it is 0, and the record is damaged, which costs no
+    other."""
     found = [each if each < _MOST else 0 for each in figures]
     spool.n_damaged += any(map(_MOST.__le__, figures))
     return found
@@ -257,7 +258,7 @@ def _call_times(spool: Spool, head: Head, rest: memoryview) -> None:
 def _take_tree(
     all_parents: "array[int]", all_words: "array[int]", body: memoryview, first_id: int, n: int
 ) -> None:
-    """Rows of a tree: uint32 parent[n], padding to 8, uint64 word[n]."""
+    """Take rows of a tree: uint32 parent[n], padding to 8, uint64 word[n]."""
     words_at = (4 * n + 7) // 8 * 8
     parents, words = body[: 4 * n], body[words_at : words_at + 8 * n]
     missing = first_id - len(all_words)

@@ -33,7 +33,7 @@ _MARK = struct.pack("<I", SPOOL_MARK)
 
 
 class Record(NamedTuple):
-    """The one at byte `at`, without its head; `kind` is of enum spool_type."""
+    """A record is the one at byte `at`, without its head; `kind` is of enum spool_type."""
 
     at: int
     kind: int
@@ -47,7 +47,7 @@ class Damage(NamedTuple):
 
 
 def records(data: bytes, committed: int) -> Iterator[Record | Damage]:
-    """All whole records of the file `data`, in order; a torn tail is no damage.
+    """Yield all whole records of the file `data`, in order; a torn tail is no damage.
 
     Of a record that is replaced in its place, `body` is the content of the last round up to
     `committed`.
@@ -73,7 +73,8 @@ def records(data: bytes, committed: int) -> Iterator[Record | Damage]:
 
 
 def records_of_segment(body: memoryview) -> Iterator[Record | Damage]:
-    """Those of a segment, up to the first place without a mark; what is torn there is no damage."""
+    """Yield those of a segment, up to the first place without a mark; what is torn there is no
+    damage."""
     at = 0
     while at + RECORD.size <= len(body):
         mark, _, kind, length = RECORD.unpack_from(body, at)
@@ -89,7 +90,7 @@ def records_of_segment(body: memoryview) -> Iterator[Record | Damage]:
 
 
 def _end(data: memoryview, at: int) -> int | None:
-    """Where the whole record at `at` ends, without its padding; None: there is none."""
+    """Return where the whole record at `at` ends, without its padding; None: there is none."""
     mark, check, kind, length = RECORD.unpack_from(data, at)
     begin = at + RECORD.size
     end = begin + length
@@ -102,7 +103,7 @@ def _end(data: memoryview, at: int) -> int | None:
 
 
 def _next(data: bytes, view: memoryview, at: int) -> int | None:
-    """The next whole record after `at`."""
+    """Return the next whole record after `at`."""
     while (at := data.find(_MARK, at + 1)) >= 0:
         if at % 8 == 0 and at + RECORD.size <= len(data) and _end(view, at) is not None:
             return at
@@ -110,7 +111,7 @@ def _next(data: bytes, view: memoryview, at: int) -> int | None:
 
 
 def _newest(at: int, kind: int, payload: memoryview, committed: int) -> Iterator[Record | Damage]:
-    """What counts of its two halves: at most one record."""
+    """Yield what counts of its two halves: at most one record."""
     size = len(payload) // 2
     if size < HALF.size:
         yield Damage(at)
@@ -143,7 +144,7 @@ _LONGEST_NS = (1 << 32) - 1  # between two samples of one
 
 
 def in_order(chunks: list[Chunk]) -> list[Chunk]:
-    """The same samples; of one thread."""
+    """Return the same samples of one thread in order of time."""
     chunks.sort(key=lambda chunk: chunk.first_ns)
     ends = [chunk.first_ns + sum(chunk.dt_ns) for chunk in chunks]
     if all(end <= after.first_ns for end, (_, after) in zip(ends, pairwise(chunks), strict=False)):
@@ -161,7 +162,7 @@ def in_order(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def _samples_of(chunk: Chunk) -> list[tuple[int, int, int, int]]:
-    """Time, place, weight and CPU of each."""
+    """Return time, place, weight and CPU of each."""
     n = len(chunk.place)
     weights, cpus = [1] * n, [0] * n
     for index, weight in zip(chunk.weights[::2], chunk.weights[1::2], strict=True):
@@ -197,7 +198,7 @@ def _chunk(thread: int, samples: list[tuple[int, int, int, int]]) -> Chunk:
 
 
 def _keep_whole(spool: Spool) -> None:
-    """Counts may be written before their nodes: what has none at the end is dropped."""
+    """Drop what has no node at the end: counts may be written before their nodes."""
     known = {thread: len(words) for thread, words in spool.exact_words.items()}
     spool.exact_counts = {thread: bytearray(n * EXACT_COUNT.size) for thread, n in known.items()}
     for thread, first_id, rows in spool.counted:
@@ -219,7 +220,7 @@ def _keep_whole(spool: Spool) -> None:
 
 
 def _merge_folded(spool: Spool) -> None:
-    """Rows of several threads: by their name, and their samples in order of time."""
+    """Merge rows of several threads: by their name, and their samples in order of time."""
     for index, n_threads in spool.folded.items():
         thread = spool.threads[index]
         thread.name, thread.name_source = f"{thread.name}{TIMES}{n_threads:,}", NAME_THREADING
@@ -248,8 +249,8 @@ def _take(spool: Spool, found: Iterable[Record | Damage]) -> None:
 
 
 def _name_main_thread(spool: Spool) -> None:
-    """As `threading` calls it, whether the program imports that or not, unless it named it so or,
-    since the run began, for the kernel."""
+    """Name it as `threading` calls it, whether the program imports that or not, unless it named it
+    so or, since the run began, for the kernel."""
     for thread in spool.threads.values():
         is_named = thread.name_source != NAME_COMM
         is_as_it_began = spool.meta.get("comm") in (None, thread.comm)
