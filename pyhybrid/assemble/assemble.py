@@ -53,7 +53,7 @@ _NAMED = {
 
 
 class Assembled(Struct):
-    """What a spool says, with names and as a tree: all that goes into the tables."""
+    """Hold what a spool has, with names and as a tree: all that goes into the tables."""
 
     parts: writer.Made
     _spool: Spool
@@ -86,8 +86,7 @@ def assemble(
     symbols: tuple[Loader, Demangle] | None = None,
 ) -> writer.Made:
     """Read the spool at `spool_path` and fill the empty `database`: see `assembled`; returns what
-    need not be read back.  Raises sqlite3.Error, too.
-    """
+    need not be read back.  Raises sqlite3.Error, too."""
     made = assembled(spool_path, symbols)
     made.write(database)
     return made.parts
@@ -105,7 +104,7 @@ def assembled(
 
 
 class Recorded(NamedTuple):
-    """A spool, what its threads' samples refer to, and all its trees as one."""
+    """A recording is a spool, what its threads' samples refer to, and all its trees as one."""
 
     spool: Spool
     threads: dict[int, ThreadSamples]
@@ -113,7 +112,7 @@ class Recorded(NamedTuple):
 
 
 def read_spool(path: str, marks: Marks = ()) -> Recorded:
-    """The spool at `path`, with `marks` what is between them (run_part.py).
+    """Read the spool at `path`, with `marks` what is between them (run_part.py).
 
     Raises PyhybridError.
     """
@@ -130,7 +129,7 @@ def assembled_of(
     symbols: tuple[Loader, Demangle] | None = None,
     kernel: Callable[[], KernelTable] | None = None,
 ) -> Assembled:
-    """What the spool says; `symbols` and `kernel` replace where names are looked up."""
+    """Return what the spool has; `symbols` and `kernel` replace where names are looked up."""
     spool, threads, forest = recorded
     notes: list[str] = []
     load: Loader | None = None
@@ -222,7 +221,7 @@ def assembled_of(
 
 
 def _modules(spool: Spool) -> Iterable[tuple[int, Module]]:
-    """The tables `module` and `segment`."""
+    """Yield the rows of the tables `module` and `segment`."""
     for number, module in sorted(spool.modules.items()):
         where = (module.base, module.load_ns, module.unload_ns)
         segments = sorted(module.segments, key=itemgetter(0))
@@ -231,7 +230,7 @@ def _modules(spool: Spool) -> Iterable[tuple[int, Module]]:
 
 
 def _but(name: str, frames: Frames) -> str:
-    """Methods that ran, where a name is one without its class."""
+    """Name methods that ran, where a name is one without its class."""
     ends = f".{name}"
     methods = {r.name for r in frames.rows if r.kind == "python" and r.name.endswith(ends)}
     few = " and ".join(sorted(methods)[:2]) + (" and others" if len(methods) > 2 else "")
@@ -239,5 +238,5 @@ def _but(name: str, frames: Frames) -> str:
 
 
 def _wrappers(frames: Frames) -> set[int]:
-    """The frames of what stands between decorated functions and their callers."""
+    """Return the frames of what stands between decorated functions and their callers."""
     return {row.id for row in frames.rows if row.kind == "python" and row.name == DECORATED}

@@ -44,13 +44,13 @@ WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it
 
 
 def bucket_begin(bucket: int) -> int:
-    """Where a bucket of src/exact/kept_calls.h begins, in ticks."""
+    """Return where a bucket of src/exact/kept_calls.h begins, in ticks."""
     octave, part = divmod(bucket, CALLS_OCTAVE)
     return ((CALLS_OCTAVE + part) << (CALLS_FIRST + octave)) // CALLS_OCTAVE if bucket else 0
 
 
 class WholeCalls(NamedTuple):
-    """Calls of one turn each, of one thread, in columns; `parent` 0: none."""
+    """Hold the calls of one turn each, of one thread, in columns; `parent` 0: none."""
 
     thread: int
     id: memoryview
@@ -62,7 +62,7 @@ class WholeCalls(NamedTuple):
 
 
 class KeptCalls(Struct):
-    """Rows of the tables of the same names: calls of one turn in columns, all others."""
+    """Hold the rows of the tables of the same names: calls of one turn in columns, all others."""
 
     whole: list[WholeCalls] = made(list)
     calls: list[Call] = made(list)
@@ -73,7 +73,7 @@ class KeptCalls(Struct):
 
 
 class _Turn(NamedTuple):
-    """A turn of a call that has several; `row` and `around` are as ids."""
+    """A turn is one of a call that has several; `row` and `around` are as ids."""
 
     since_ns: int
     until_ns: int
@@ -85,12 +85,12 @@ class _Turn(NamedTuple):
 
 
 class _Rows:
-    """One thread's turns, with an id for each row; a call's is that of its first turn."""
+    """Hold one thread's turns, with an id for each row; a call's is that of its first turn."""
 
     def __init__(
         self, spool: Spool, index: int, thread: int, ticks: Ticks, nodes: memoryview, before: int
     ) -> None:
-        """Those of the thread `index` of the exact half; ids begin after `before`."""
+        """Read those of the thread `index` of the exact half; ids begin after `before`."""
         self.thread, self.bytes = thread, b"".join(spool.calls[index])
         columns = call_rows(self.bytes, nodes[1:], *ticks.clock)
         *self.columns, self.n_whole, serials, places, lengths, n_damaged = columns[:12]
@@ -108,7 +108,7 @@ class _Rows:
         self.ids[0] = 0
 
     def several(self) -> list[tuple[int, _Turn]]:
-        """Turns of calls that have several, with the call's serial."""
+        """Return turns of calls that have several, with the call's serial."""
         turns = [column[self.n_whole :].tolist() for column in self.columns]
         return [
             (serial, _Turn(since, until, self.thread, self.ids[row], node, info, self.ids[around]))
@@ -116,7 +116,7 @@ class _Rows:
         ]
 
     def whole(self, is_first: dict[int, int]) -> WholeCalls:
-        """The others; `is_first`: of later turns the first one's id."""
+        """Return the others; `is_first`: of later turns the first one's id."""
         first = self.ids[1] if self.n else 0
         for later, call in is_first.items():
             if first <= later < first + self.n:
@@ -126,7 +126,7 @@ class _Rows:
         return WholeCalls(self.thread, take(self.ids, row), node, begin, end, info, parent)
 
     def usage(self) -> tuple[memoryview, ...]:
-        """Call, and what each turn used, in columns; after `whole`."""
+        """Return call, and what each turn used, in columns; it is called after `whole`."""
         used = call_usage(self.bytes, self._usage_places)
         return take(self.ids, self._usage_rows), *used
 
@@ -134,7 +134,7 @@ class _Rows:
 def kept_calls(
     spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, memoryview]
 ) -> KeptCalls:
-    """The rows; `threads` and `nodes` are those of exact.py.  Damage is counted."""
+    """Return the rows; `threads` and `nodes` are those of exact.py.  Damage is counted."""
     kept = KeptCalls()
     all_rows: list[_Rows] = []
     by_serial: defaultdict[int, list[_Turn]] = defaultdict(list)
@@ -218,7 +218,7 @@ _USAGE = (
 
 
 def _whole_calls(thread: int) -> str:
-    """Parameters: id, node, begin_ns, end_ns, info, parent."""
+    """Return the statement, whose parameters are: id, node, begin_ns, end_ns, info, parent."""
     state = f"CASE WHEN ?5 & {CALL_PARTIAL} THEN 'partial' WHEN ?5 & {CALL_RAISED} THEN 'raised'"
     return (
         f"INSERT INTO call VALUES (?1,{PROCESS},{thread},?2,?3,?4,?4 - ?3,"
@@ -261,7 +261,7 @@ def write_watched(
 
 
 def write_clock_pairs(database: sqlite3.Connection, spool: Spool, ticks: Ticks) -> None:
-    """Add when it was what time of day."""
+    """Add at what moments it was what time of day."""
     database.execute("BEGIN")
     insert(database, ClockPair, ((ticks.time(at), unix) for at, unix in spool.clock_pairs))
     database.execute("COMMIT")
@@ -289,16 +289,17 @@ def write_events(
 
 
 def drop_short(database: sqlite3.Connection, slower_than: list[Any]) -> None:
-    """Of (name, nanoseconds): the calls of functions named so that took less.
+    """Drop the calls of functions of these names that took less: `slower_than` has (name,
+    nanoseconds).
 
     Calls that are not there from begin to end stay.  What began within a call that goes began
     within the next one further out.
     """
     for name, least_ns in slower_than:
-        told = database.execute("SELECT frame, path, module, file FROM code").fetchall()
+        functions = database.execute("SELECT frame, path, module, file FROM code").fetchall()
         frames = [
             (frame,)
-            for frame, path, module, file in told
+            for frame, path, module, file in functions
             if is_one_of(named([name]), path.removeprefix(f"{module}."), module, file)
         ]
         database.execute("BEGIN")

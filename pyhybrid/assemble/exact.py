@@ -28,7 +28,7 @@ _MOST_CALLS = 1 << 50  # a month of nothing else
 def exact_table(
     spool: Spool, forest: Forest, tree: Tree, wrappers: Collection[int] = ()
 ) -> ExactTable:
-    """The table, thread by thread.
+    """Return the table, thread by thread.
 
     A total is that of all activations of the path; of what ran when the process was killed, up to
     its last round of counters.  Frames that are `wrappers` have no rows: their time is their
@@ -57,7 +57,7 @@ def exact_table(
 
 
 def _drop_impossible(counts: bytearray, ticks: Ticks) -> int:
-    """Zeros in place of rows of a thread that cannot be: calls of a path do not run beside one
+    """Put zeros in place of rows of a thread that cannot be: calls of a path do not run beside one
     another, so none took longer than the run.  Returns how many there were."""
     size, most = EXACT_COUNT.size, ticks.most
     n = 0
@@ -70,8 +70,8 @@ def _drop_impossible(counts: bytearray, ticks: Ticks) -> int:
 
 
 def with_objects(exact: ExactTable, tree: Tree, objects: Collection[int]) -> ExactTable:
-    """The table with rows for the frames `objects`, of which events count nothing: the sums of what
-    is called for them, right below.  They have no time of their own."""
+    """Return the table with rows for the frames `objects`, of which events count nothing: the sums
+    of what is called for them, right below.  They have no time of their own."""
     n_frames = max(tree.node_frames, default=0) + 1
     is_object = bytes(frame in objects for frame in range(n_frames))
     above = take(tree.node_parents, exact.node)
@@ -88,8 +88,8 @@ def with_objects(exact: ExactTable, tree: Tree, objects: Collection[int]) -> Exa
 
 
 def unsampled_calls(forest: Forest, tree: Tree) -> list[int]:
-    """The nodes of native functions that samples met where they called what led to Python, and that
-    did so from other places, too."""
+    """Return the nodes of native functions that samples met where they called what led to Python,
+    and that did so from other places, too."""
     is_native = bytes(0 < word < NATIVE_LIMIT for word in forest.words)
 
     def calls(rows: slice, where: memoryview) -> set[tuple[int, int]]:
@@ -109,7 +109,7 @@ def unsampled_calls(forest: Forest, tree: Tree) -> list[int]:
 
 
 def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:
-    """The lines of chosen functions, which the spool has as leaves below their nodes."""
+    """Yield the lines of chosen functions, which the spool has as leaves below their nodes."""
     ticks = Ticks(spool)
     is_line = bytes(word >= LINE_LIMIT for word in forest.words)
     marked = take(is_line, forest.word)
@@ -130,7 +130,7 @@ def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:
 
 
 def backward_rows(spool: Spool, nodes: dict[int, memoryview]) -> Iterator[Backward]:
-    """The work of autograd nodes; `nodes` are those of each thread's exact tree."""
+    """Yield the work of autograd nodes; `nodes` are those of each thread's exact tree."""
     ticks = Ticks(spool)
     sums: dict[tuple[int, int, str], list[int]] = {}
     for each in spool.backward_sums:

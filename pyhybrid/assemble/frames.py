@@ -49,14 +49,15 @@ _NONE = -1
 
 
 class LineTable:
-    """One code object's table, decoded."""
+    """Decode one code object's table."""
 
     def __init__(self, table: bytes, first_line: int) -> None:
-        """`table` is co_linetable, `first_line` co_firstlineno; an empty table knows no line."""
+        """Decode `table`, which is co_linetable; `first_line` is co_firstlineno; an empty table
+        knows no line."""
         self._starts, self._lines, self._end = line_runs(table, first_line)
 
     def line(self, offset: int) -> int | None:
-        """The line of the instruction at `offset` (code units); None where there is none."""
+        """Return the line of the instruction at `offset` (code units); None where there is none."""
         if not 0 <= offset < self._end:
             return None
         line = self._lines[bisect_right(self._starts, offset) - 1]
@@ -73,7 +74,8 @@ MAX_SHARED = 8  # names of a function; one that has more is a dispatcher (method
 
 
 def _python_name(names: set[str]) -> str | None:
-    """One text for all names by which Python reaches a C function; None: too many share it."""
+    """Return one text for all names by which Python reaches a C function; None: too many share
+    it."""
     if not 1 <= len(names) <= MAX_SHARED:
         return None
     first, *others = sorted(names, key=lambda name: (len(name), name))
@@ -83,20 +85,21 @@ def _python_name(names: set[str]) -> str | None:
 
 
 def _short_c_name(name: str) -> str:
-    """`list.sort` of `<method 'sort' of 'list' objects>`."""
+    """Return `list.sort` of `<method 'sort' of 'list' objects>`."""
     match = _C_FUNCTION.fullmatch(name) or _C_METHOD.fullmatch(name)
     return ".".join(reversed(match.groups())) if match else name
 
 
 def _named_by_python(row: Frame, name: str) -> Frame:
-    """With this name, if what it has is weaker: an object's name is no symbol of the function."""
+    """Return the row with this name, if what it has is weaker: an object's name is no symbol of the
+    function."""
     if row.source not in _WEAK_SOURCES:
         return row
     return row._replace(name=name, symbol=None, source="method table")
 
 
 def native_words(forest: Forest) -> set[int]:
-    """The words that Symbolizer.name() is asked for: of stacks, and of what was counted."""
+    """Return the words that Symbolizer.name() is asked for: of stacks, and of what was counted."""
     counted = _counted_words(forest)
     words = (forest.stack_words - {0}) | counted | _called_words(counted)
     return {word for word in words if word < NATIVE_LIMIT}
@@ -107,15 +110,15 @@ def _counted_words(forest: Forest) -> set[int]:
 
 
 def _called_words(counted: set[int]) -> set[int]:
-    """Of C functions among those that were counted: where they begin."""
+    """Return where C functions among those that were counted begin."""
     return {word - C_CALL_LIMIT for word in counted if word >= C_CALL_LIMIT}
 
 
 class Frames:
-    """The frames of one spool, and what each distinct word says.
+    """Hold the frames of one spool, and what each distinct word means.
 
     `rows` are the frames; `frame` maps a word to its frame's id; `address` (absolute, of native
-    words; those of the kernel are negative, as int64), `offset` and `line` (of Python words) say
+    words; those of the kernel are negative, as int64), `offset` and `line` (of Python words) are
     where in the frame it is.  `phantoms` are Python words that stand before the code's first
     traceable instruction; `exact` maps the exact half's words to frames.  `c_names`: the names by
     which Python calls C functions, by frame.
@@ -155,7 +158,7 @@ class Frames:
         self._name_c_functions()
 
     def table(self) -> dict[int, Frame]:
-        """The table `frame`, by id, as the file has it."""
+        """Return the table `frame`, by id, as the file has it."""
         table = {}
         for row in self.rows:
             name, file = clean(row.name), clean(row.file)
@@ -164,12 +167,12 @@ class Frames:
         return table
 
     def add_pseudo(self, word: int) -> None:
-        """A pseudo-frame's word that the spool does not have."""
+        """Add a pseudo-frame's word that the spool does not have."""
         self.frame[word] = self._constant(word)
 
     def _name_by_python(self) -> None:
-        """The names that the interpreter's method tables gave at the program's end, beside those of
-        symbol tables or in the place of weaker ones."""
+        """Give the names that the interpreter's method tables had at the program's end, beside
+        those of symbol tables or in the place of weaker ones."""
         of_function: dict[Hashable, set[str]] = {}
         for word, names in self._spool.function_names.items():
             function = self._key(word >> ADDRESS_BITS, word & ADDRESS_MASK)
@@ -184,10 +187,9 @@ class Frames:
             self.rows[i] = named._replace(python_name=name)
 
     def _name_c_functions(self) -> None:
-        """What the program's end did not tell (it was killed): a C function of a stripped
+        """Name what the program's end did not (it was killed): a C function of a stripped
         interpreter has the name that Python called it by, or both if two share their code.
-        Elsewhere it may be a binding generator's dispatcher.
-        """
+        Elsewhere it may be a binding generator's dispatcher."""
         modules = self._spool.modules
         for frame, names in self.c_names.items():
             row = self.rows[frame - 1]
@@ -227,7 +229,7 @@ class Frames:
         )
 
     def _constant(self, word: int) -> int:
-        """A pseudo-frame, or a region, which is one by its name."""
+        """Return a pseudo-frame, or a region, which is one by its name."""
         number = word & 0xFFFFFFFF
         if word < REGION_LIMIT:
             number, thread = number & 0xFF, number >> 8
@@ -235,18 +237,18 @@ class Frames:
                 return self._pseudo(number, f" thread {self._thread_name(thread)}")
             named = pseudo_frame(number).symbol != IN_KERNEL
             return self._pseudo(number) if named else self._nameless_kernel()
-        said = self._spool.regions.get(number, f"region {number}")
-        name, _, of_class = said.partition("\0")
+        region = self._spool.regions.get(number, f"region {number}")
+        name, _, of_class = region.partition("\0")
         if word & REGION_CAUSE:
             columns = (None, None, None, None, None, name, BACKWARD)
             return self._intern((BACKWARD, name), "region", f"backward of {name}", *columns)
         if not word & REGION_OBJECT:
             return self._intern(
-                ("region", said),
-                *("region", said, None, None, None, None, None, None, "region"),
+                ("region", region),
+                *("region", region, None, None, None, None, None, None, "region"),
             )
         return self._intern(
-            (OBJECT, said),
+            (OBJECT, region),
             *("region", name, None, None, None, None, None, of_class or None, OBJECT),
         )
 
@@ -277,11 +279,11 @@ class Frames:
             )
 
     def _nameless_kernel(self) -> int:
-        """The kernel, where it does not tell names or nobody knows where in it a sample came."""
+        """Return the kernel, where it hides names or nobody knows where in it a sample came."""
         return self._intern(KERNEL, *("kernel", KERNEL, None, None, None, None, None, None, "none"))
 
     def _key(self, module: int, start: int | None) -> Hashable:
-        """What makes a native function one, in all loads of its module."""
+        """Return what makes a native function one, in all loads of its module."""
         return (self._module_keys.get(module), start)
 
     def _function(self, function: NativeFunction) -> int:
@@ -292,7 +294,7 @@ class Frames:
         )
 
     def _read_lines(self, words: list[int]) -> None:
-        """Where in their code Python words are."""
+        """Read where in their code Python words are."""
         tables: dict[int, LineTable] = {}
         for word in words:
             index, offset = word >> OFFSET_BITS & _CODE_MASK, word & OFFSET_MASK
@@ -355,7 +357,7 @@ def _nameless(spool: Spool, frames: Frames) -> set[int]:
 
 
 def _role(frames: Frames, roles: dict[int, set[str]], caller: int) -> str:
-    """Of what `caller` called; "": none of them."""
+    """Return the role of what `caller` called; "": it has none."""
     if not caller:
         return THREAD
     symbol = frames.rows[caller - 1].symbol or ""

@@ -9,9 +9,9 @@ Not ours is what the program had without us: what it calls through functions of 
 for its own (plumbing.toml, `passages`), its Python functions wherever they are, and callbacks of
 other tools of `sys.monitoring`, `sys.settrace` or `sys.setprofile`.  Where there was such a tool
 (meta `other_tools`) the instrumentation is not ours alone, and what it takes itself stays.  What
-instrumented opcodes cost within the eval loop cannot be told apart, and stays as well.
+instrumented opcodes cost within the eval loop cannot be separated, and stays as well.
 
-An interpreter without symbols tells its instrumentation by what it calls: a nameless function that
+An interpreter without symbols shows its instrumentation by what it calls: a nameless function that
 calls a callback of ours, and the nameless ones that call that one.
 """
 
@@ -73,7 +73,7 @@ def fold_own_work(spool: Spool, forest: Forest, frames: Frames) -> None:
 
 
 def _kinds(spool: Spool, forest: Forest, frames: Frames, libraries: set[int]) -> dict[int, int]:
-    """The kind of each frame that has one."""
+    """Return the kind of each frame that has one."""
     kinds = {}
     interpreters = {n for n, each in spool.modules.items() if is_interpreter(each.path)}
     if not spool.exact_words or spool.meta.get("other_tools"):
@@ -96,7 +96,7 @@ def _kinds(spool: Spool, forest: Forest, frames: Frames, libraries: set[int]) ->
 
 
 def _callers(spool: Spool, forest: Forest, frames: Frames, called: set[int]) -> set[int]:
-    """The frames that call one of these."""
+    """Return the frames that call one of these."""
     frame_of = frames.frame.get
     is_called = bytes(frame_of(word) in called for word in forest.words)
     rows = rows_from(take(is_called, forest.word[forest.stacks]), 1)

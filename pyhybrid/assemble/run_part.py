@@ -18,7 +18,7 @@ Marks = Sequence[tuple[int, str]]  # begins and ends in turn: when, and the spoo
 
 
 def restrict(spool: Spool, marks: Marks) -> None:
-    """Leaves in the spool, which is that of the last mark, what is between begins and ends.
+    """Leave in the spool, which is that of the last mark, what is between begins and ends.
 
     Raises PyhybridError where one of the marks' spools cannot be read.
     """
@@ -85,7 +85,7 @@ def _restrict_samples(spool: Spool, before: Spool, spans: Spans) -> None:
 
 
 def _inside(chunk: Chunk, spans: Spans) -> Chunk:
-    """The samples of the chunk that are in one of the spans."""
+    """Return the samples of the chunk that are in one of the spans."""
     times = list(accumulate(chunk.dt_ns, initial=chunk.first_ns))[1:]
     if any(begin <= times[0] and times[-1] <= end for begin, end in spans):
         return chunk
@@ -124,7 +124,7 @@ def _counted(thread: int, last: Counters, before: list[Spool]) -> Counters:
 
 
 class _Sum:
-    """Of threads' accounts, with signs."""
+    """Sum threads' accounts, with signs."""
 
     def __init__(self, counters: Counters) -> None:
         self._plain = [*counters[:5]]
@@ -149,7 +149,8 @@ _HALF = 32
 def _difference(
     index: int, rows: bytearray, begins: Iterable[Spool], ends: Iterable[Spool]
 ) -> bytearray:
-    """The rows of a thread, less what they were at each begin, with what they were at each end."""
+    """Return the rows of a thread, less what they were at each begin, with what they were at each
+    end."""
     total = array("q", bytes(len(rows)))
     for spools_, sign in ((ends, 1), (begins, -1)):
         for spool in spools_:

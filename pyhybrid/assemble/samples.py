@@ -14,7 +14,7 @@ MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1
 
 
 class ThreadSamples:
-    """What one thread's chunks add up to.
+    """Hold what one thread's chunks add up to.
 
     `samples` counts by place (content.Chunk): stack row, and what the thread was about.
     `first_ns` and `last_ns` are the times of the first and the last sample, None where there is
@@ -39,7 +39,7 @@ class ThreadSamples:
         self.last_ns = chunks[-1].first_ns + sum(chunks[-1].dt_ns) if chunks else None
 
     def periods(self) -> dict[int, int]:
-        """Each place's weight, in periods."""
+        """Return each place's weight, in periods."""
         periods = dict(self.samples)
         for place, n in self._more.items():
             periods[place] -= n
@@ -48,12 +48,12 @@ class ThreadSamples:
         return periods
 
     def stacks(self) -> set[int]:
-        """The stack rows that were seen."""
+        """Return the stack rows that were seen."""
         return {place & STACK_MASK for place in self.samples}
 
 
 def _merged(spool: Spool) -> list[Chunk]:
-    """Those of which the spool has sums alone, a chunk for each thread."""
+    """Return those of which the spool has sums alone, a chunk for each thread."""
     of_thread: dict[int, list[Sum]] = {}
     for row in spool.sums:
         of_thread.setdefault(row.thread, []).append(row)
@@ -80,7 +80,7 @@ def _has_stacks(spool: Spool, chunk: Chunk) -> bool:
 
 
 def count_samples(spool: Spool) -> dict[int, ThreadSamples]:
-    """Each thread's samples; threads without any are there too.
+    """Count each thread's samples; threads without any are there too.
 
     Samples without any frame (stack 0) get a row of their own, [truncated].  Chunks with a stack
     row that is not there are left out and counted as damaged.  Of samples that are sums alone there

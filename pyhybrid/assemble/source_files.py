@@ -3,7 +3,7 @@
 When the run is finished each file's hash is noted: an edit after that is found by it.  A file that
 is newer than the run's begin was edited, or written, meanwhile, perhaps more than once, and its
 functions may have run from several texts: it is compiled, and a code object that ran has its text
-there if one of the same name in the same line has the same location table, which tells lines and
+there if one of the same name in the same line has the same location table, which has lines and
 columns of all its instructions.  Lines of the others have no text.
 """
 
@@ -24,12 +24,12 @@ _MAX_BYTES = 1 << 22  # of a file; larger ones are data
 _NEVER = 1 << 63
 
 # A code object's name, first line and location table.
-type _Said = tuple[str, int, bytes]
+type _CodeKey = tuple[str, int, bytes]
 
 
 def source_files(spool: Spool) -> dict[str, dict[str, Any]]:
-    """By file: `hash` of its text (schema.sql, meta `sources`), and the lines that ran as another
-    one (`stale`).  Only of the program's own files, as far as they are there."""
+    """Return by file: `hash` of its text (schema.sql, meta `sources`), and the lines that ran as
+    another one (`stale`).  Only the program's own files are there, as far as they can be read."""
     codes: defaultdict[str, list[Code]] = defaultdict(list)
     for code in spool.codes.values():
         if not is_librarys(code.file):
@@ -54,10 +54,10 @@ def source_files(spool: Spool) -> dict[str, dict[str, Any]]:
 
 
 def _stale_lines(path: str, text: bytes, codes: list[Code], python: str) -> list[int]:
-    """The lines of code that is not compiled from this text, in order."""
+    """Return the lines of code that is not compiled from this text, in order."""
     # Another version's location tables are others, and nothing is known.
     is_ours = python.split(".")[:2] == list(platform.python_version_tuple()[:2])
-    found = set(_said_by(path, text)) if is_ours else set()
+    found = set(_compiled(path, text)) if is_ours else set()
     found |= {(name, line, b"") for name, line, _ in found}  # a long table was not copied
     stale: set[int] = set()
     for code in codes:
@@ -67,8 +67,9 @@ def _stale_lines(path: str, text: bytes, codes: list[Code], python: str) -> list
     return sorted(line for line in stale if line > 0)
 
 
-def _said_by(path: str, text: bytes) -> Iterator[_Said]:
-    """All code objects of a text, with and without its assertions and docstrings (-O, -OO)."""
+def _compiled(path: str, text: bytes) -> Iterator[_CodeKey]:
+    """Yield all code objects of a text, with and without its assertions and docstrings (-O,
+    -OO)."""
     for optimize in range(3):
         try:
             todo = [compile(text, path, "exec", dont_inherit=True, optimize=optimize)]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Forest:
-    """Columns of all rows.
+    """Hold columns of all rows.
 
     `parents` are rows; `word` is the row's word's place in `words`, which are the distinct ones.
     `stacks` are the rows of the stacks' tree, `exact` those of each thread's by the exact half's
@@ -83,7 +83,7 @@ ABOVE, ASKED = 1, 16  # how a row becomes part of the tree (_profile.paths)
 
 
 class Tree:
-    """Rows and nodes of one spool; index 0 is the root in every column.
+    """Hold rows and nodes of one spool; index 0 is the root in every column.
 
     `of_row`: the node of each of the forest's rows; `node_parents`, `node_frames`: of each node;
     `parents`, `nodes`: of each stack row, its parent row without phantoms, and its node;
@@ -91,7 +91,7 @@ class Tree:
     """
 
     def __init__(self, spool: Spool, forest: Forest, frames: "Frames", sampled: set[int]) -> None:
-        """`sampled` are the ids of the stack rows that samples refer to."""
+        """Build them; `sampled` are the ids of the stack rows that samples refer to."""
         stacks = forest.stacks
         self.frame_of_word = array(
             "I", (frames.exact.get(word) or frames.frame.get(word, 0) for word in forest.words)
@@ -119,23 +119,23 @@ class Tree:
         self.nodes = self.of_row[stacks]
 
     def exact_nodes(self, forest: Forest) -> dict[int, memoryview]:
-        """The nodes of each thread's exact tree; a line's is its function's."""
+        """Return the nodes of each thread's exact tree; a line's is its function's."""
         return {index: self.of_row[rows] for index, rows in forest.exact.items()}
 
     def node_table(self) -> Nodes:
-        """The table `node`."""
+        """Return the table `node`."""
         parents, frames = self.node_parents.tobytes(), self.node_frames.tobytes()
         return Nodes(array("I", parents), array("I", frames))
 
     def stack_table(self, spool: Spool, frames: "Frames") -> Stacks:
-        """The table `stack`."""
+        """Return the table `stack`."""
         known = (frames.address, frames.offset, frames.line)
         where = ([0, *map(each.get, islice(spool.words, 1, None))] for each in known)
         return Stacks(self.parents.tolist(), self.nodes.tolist(), *where)
 
     def _callers(self, spool: Spool, frames: "Frames") -> "array[int]":
-        """Of each native row the row of the Python function (or region) that called it, if nothing
-        but plumbing lies between; else 0."""
+        """Return for each native row the row of the Python function (or region) that called it, if
+        nothing but plumbing lies between; else 0."""
         plumbing = {
             row.id
             for row in frames.rows
@@ -177,7 +177,7 @@ class Tree:
 
 
 def _below(rows: slice, parents: "array[int]") -> "array[int]":
-    """The parents of a tree as rows of the forest that it is in."""
+    """Return the parents of a tree as rows of the forest that it is in."""
     shifted = array("I", shift(parents, rows.start))
     shifted[0] = 0
     return shifted

@@ -60,7 +60,7 @@ def _process_row(spool: Spool) -> tuple[Any, ...]:
 def _thread_row(
     number: int, thread: Thread, taken: ThreadSamples, counters: Counters, ended: bool
 ) -> tuple[Any, ...]:
-    """The row of the table `thread`, but for its last three columns."""
+    """Return the row of the table `thread`, but for its last three columns."""
     recorded = taken.samples.total()
     # After a kill the last snapshot is older than the last samples: what was written counts.
     signals = counters.signals if ended else recorded + sum(counters.lost)
@@ -145,9 +145,9 @@ def _write_tree(database: sqlite3.Connection, made: Made) -> None:
 
 
 def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
-    told = {(f.qualname, f.file, f.first_line): f for f in spool.code_facts}
+    facts_of = {(f.qualname, f.file, f.first_line): f for f in spool.code_facts}
     for frame in frames.rows:
-        facts = told.get((frame.name, frame.file or "", frame.line or 0))
+        facts = facts_of.get((frame.name, frame.file or "", frame.line or 0))
         if frame.kind != "python" or not facts:
             continue
         texts = facts.name, facts.module, f"{facts.module}.{facts.qualname}", facts.file
