@@ -48,7 +48,7 @@ makes_way: list[Callable[[str], object]] = []
 
 
 def _new_lock() -> None:
-    """In a forked child: the thread that held it is not here."""
+    """Make a new lock in a forked child: the thread that held it is not here."""
     global lock
     lock = threading.RLock()
 
@@ -57,19 +57,20 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 def is_alone() -> bool:
-    """With the lock: false in a signal handler within what its own thread does with it."""
+    """Is this, with the lock, alone?  It is not in a signal handler within what its own thread does
+    with it."""
     return bool(lock._recursion_count() == 1)  # type: ignore[attr-defined]
 
 
 def check_alone() -> None:
-    """Raises PyhybridError where this is not."""
+    """Raise PyhybridError where this is not."""
     if not is_alone():
         raise PyhybridError(
             "a signal handler came while its own thread starts or stops a profiler, and cannot, too"
         )
 
 
-# The options as keywords of a function: its signature, and what its documentation says of them.
+# The options as keywords of a function: its signature, and how its documentation describes them.
 
 _FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)(?: (\w+))?")
 
@@ -77,12 +78,13 @@ _FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)(?: (\w+))?")
 def with_keywords_of[**P](
     options: Callable[P, object],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """To type checkers `__init__` takes the keywords that these options are made with."""
+    """Let type checkers see an `__init__` with the keywords that these options are made with."""
     return lambda init: init
 
 
 class Signature:
-    """A class's `__signature__`: these options as keywords.  Made when it is asked for."""
+    """Make a class's `__signature__`: these options as keywords.  It is made when it is asked
+    for."""
 
     def __init__(self, options: type[Declared]) -> None:
         self._options = options
@@ -101,7 +103,7 @@ class Signature:
 
 
 def documented(text: str, options: type[Declared]) -> str:
-    """The docstring `text`, in which `{options}` stands for a definition list of them."""
+    """Return the docstring `text`, in which `{options}` stands for a definition list of them."""
     by_flag = {flag: each for each in options.options.values() for flag in each.flags}
     lines = []
     for name, each in options.options.items():
@@ -113,7 +115,7 @@ def documented(text: str, options: type[Declared]) -> str:
 
 
 def _keyword(found: re.Match[str], by_flag: dict[str, Option]) -> str:
-    """``mode="none"`` for `--mode none`, ``include`` for `--include`."""
+    """Return ``mode="none"`` for `--mode none`, ``include`` for `--include`."""
     flag, value = found.groups()
     each = by_flag.get(flag)
     if each is None:
@@ -184,7 +186,7 @@ class Profiler:
             raise
 
     def _start(self, output: str | None) -> Profiling | RunPart:
-        """The run, paused; within one of the command line the part of it that begins now."""
+        """Return the run, paused; within one of the command line the part of it that begins now."""
         if run := _command_line():
             self._profiling = RunPart(run, self._settings, makes_folders=self._makes_folders)
             self._folder = self._profile = None
@@ -210,7 +212,7 @@ class Profiler:
         return profiling
 
     def _abandon(self, profiling: Profiling | RunPart | None, folder: str | None) -> None:
-        """Of what may have been started leave nothing."""
+        """Leave nothing of what may have been started."""
         if profiling and (isinstance(profiling, RunPart) or profiling.started):
             self._profiling = None
             profiling.abandon()
@@ -243,7 +245,8 @@ class Profiler:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def pause(self) -> None:
-        """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
+        """Record neither samples nor events until `resume`; what happens meanwhile counts
+        nowhere."""
         _as_own(self._pause)
 
     def _pause(self) -> None:
@@ -268,7 +271,7 @@ class Profiler:
 
     @property
     def running(self) -> bool:
-        """Has it been started, and not stopped?  In a forked child: no."""
+        """Has it been started, and not stopped?  In a forked child it has not."""
         return self._current() is not None
 
     def _current(self) -> Profiling | RunPart | None:
@@ -277,7 +280,7 @@ class Profiler:
 
     @property
     def profile(self) -> "Profile":
-        """The result of the last run."""
+        """Return the result of the last run."""
         if self._profile is None:
             raise PyhybridError(
                 "there is no result: the profiler has not run, is still running, or its file could "
@@ -290,7 +293,8 @@ class Profiler:
             self.stop()
 
     def _discard(self) -> None:
-        """The program ends by os._exit, or becomes another one: nobody asks for the result."""
+        """Discard the run: the program ends by os._exit, or becomes another one: nobody asks for
+        the result."""
         if self._profiling and self._profiling.stop() and self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -324,7 +328,7 @@ def _argv() -> list[str]:
 
 
 def _command_line() -> Profiling | None:
-    """The run of `python -m pyhybrid` in this process."""
+    """Return the run of `python -m pyhybrid` in this process."""
     run = profiling_run.of_command_line
     return run if run and run.pid == os.getpid() and run.native.running() else None
 

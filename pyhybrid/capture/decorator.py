@@ -1,6 +1,6 @@
 """`@pyhybrid.profile`: what is decorated, and how its calls open windows (shared_profile.py).
 
-A wrapper is of the kind of what it wraps, so that `inspect` says the same of it.  A generator or
+A wrapper is of the kind of what it wraps, so that `inspect` sees the same.  A generator or
 coroutine has a window for each of its turns: while it is suspended, others run.
 """
 
@@ -32,13 +32,13 @@ def profile(function: Any = None, **options: Any) -> Any:
 
     The options are Profiler's.  Functions with equal options share a profile.  Its files are
     written once, when the program ends, or by `write_profile()`: in the current folder, named after
-    the function that was called first, unless `output` says otherwise; with a summary on stderr.
+    the function that was called first, unless `output` names another; with a summary on stderr.
 
     One profiler runs in a process at a time.  A call while another one runs, or makes its files, is
     just a call.  A profile that is idle ends, with its files, when a Profiler starts or a function
     with other options is called, and calls of its own functions are just calls from then on: a line
-    on stderr says so.  It does so where a profile cannot be started, too.  Forked children are not
-    profiled.
+    on stderr reports it.  There is one where a profile cannot be started, too.  Forked children are
+    not profiled.
     """
     if function is None:
         return functools.partial(_decorated, options=options)
@@ -77,7 +77,7 @@ def _decorated(function: Any, options: dict[str, Any]) -> Any:
 
 
 def _called(function: Any) -> Any:
-    """The function whose code a call runs, as far as it can be told."""
+    """Return the function whose code a call runs, as far as it is known."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or not inspect.isfunction(type(function).__call__):
@@ -86,7 +86,7 @@ def _called(function: Any) -> Any:
 
 
 class _Begun(Protocol):
-    """A profile that has begun: `session`; else (0) `begin` begins it, and returns that."""
+    """Hold a profile that has begun: `session`; else (0) `begin` begins it, and returns that."""
 
     session: int
 
@@ -97,7 +97,7 @@ _marked_codes: dict[types.CodeType, types.CodeType] = {}
 
 
 def marked[T: Callable[..., Any]](function: T) -> T:
-    """Its code is named as what stands between a profiled function and its caller: views leave it
+    """Name its code as what stands between a profiled function and its caller: views leave it
     out."""
     code = function.__code__
     named = _marked_codes.setdefault(code, code.replace(co_qualname=DECORATED))
@@ -179,7 +179,7 @@ def _async_generator(
 
 @marked
 def _turns(turns: Any, shared: _Begun, name: str) -> Generator[Any, Any, Any]:
-    """`yield from turns`, with a window open for each turn (PEP 380)."""
+    """Do as `yield from turns`, with a window open for each turn (PEP 380)."""
     step, argument = turns.send, None
     while True:
         try:
@@ -197,7 +197,7 @@ def _turns(turns: Any, shared: _Begun, name: str) -> Generator[Any, Any, Any]:
 
 
 class Awaited:
-    """For `await`: the turns of what is awaited, with a window open for each."""
+    """Await the turns of what is awaited, with a window open for each."""
 
     def __init__(self, awaitable: Any, shared: _Begun, name: str) -> None:
         self._of = awaitable, shared, name
@@ -210,7 +210,8 @@ class Awaited:
 
 
 def _first_step(turns: AsyncGenerator[Any, Any]) -> Callable[[None], Any]:
-    """`turns.asend`, hidden from the event loop: it would close what its wrapper closes, too."""
+    """Return `turns.asend`, hidden from the event loop: it would close what its wrapper closes,
+    too."""
     hooks = sys.get_asyncgen_hooks()
 
     @marked

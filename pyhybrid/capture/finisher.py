@@ -28,7 +28,7 @@ _IN_BUILD_FOLDER = "pybuilddir.txt"  # of an interpreter that is run where it wa
 
 
 def find_interpreter() -> str | None:
-    """The path of an interpreter of this version; None where none is known."""
+    """Return the path of an interpreter of this version; None where none is known."""
     # The second one where that is a virtual environment's.
     named = [sys.executable, getattr(sys, "_base_executable", None)]
     if getattr(sys, "frozen", False):
@@ -67,12 +67,12 @@ def _is_running(real: str) -> bool:
         return False
 
 
-UNTIL_END = "--until-end"  # of the finishing process: it is told what the program's end took
+UNTIL_END = "--until-end"  # of the finishing process: it receives what the program's end took
 _SIGINT = 2  # without importing `signal`
 EXPORT_FAILED = 3  # the profile is whole, an export could not be made
-HAS_SAID = 4  # there is no profile, and why has been said
+HAS_REPORTED = 4  # there is no profile, and why has been reported
 _INTERRUPTED = 130  # this, too.  All four are known to exit_wait.c
-# SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
+# SIGINT is blocked until it is no failure any more: while the interpreter starts it would print
 # a traceback of ours.  The process lives for a second or two: garbage is not sought, nor memory
 # given back.
 _FINISH = """\
@@ -128,9 +128,11 @@ _SANITIZERS = ("libasan.", "libtsan.", "libubsan.", "libclang_rt.")
 
 
 def environment() -> list[bytes]:
-    """The variables of a process of ours: those of the program, without what others put into it.
+    """Return the variables of a process of ours: those of the program, without what others put into
+    it.
 
-    As far as they can be passed on: names may be empty, and the program may have replaced them.
+    They are those that can be passed on: names may be empty, and the program may have replaced
+    them.
     """
     passed = {
         name: value
@@ -149,12 +151,12 @@ _ENCODING = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 def as_bytes(path: str) -> bytes:
-    """As `os.fsencode`, which calls what may have been replaced."""
+    """Encode as `os.fsencode`, which calls what may have been replaced."""
     return path.encode(*_ENCODING)
 
 
 class Finisher:
-    """How it is started: found now, used at the end."""
+    """Start it: what starts it is found now, and used at the end."""
 
     def __init__(self, native: ModuleType, python: str | None, umask: int) -> None:
         self._native, self._python = native, python
@@ -167,7 +169,7 @@ class Finisher:
         self.command = [os.fsencode(word) for word in words]
 
     def _command(self, arguments: list[str]) -> list[bytes]:
-        """Raises PyhybridError where there is nothing that could run it."""
+        """Return the command.  Raises PyhybridError where there is nothing that could run it."""
         if not self._python:
             raise PyhybridError(NO_INTERPRETER)
         try:  # in another root folder it is not there, as another user it may be closed
@@ -178,20 +180,20 @@ class Finisher:
             raise PyhybridError("pyhybrid is not installed here, but part of a program")
         return [*self.command, *(as_bytes(word) for word in arguments)]
 
-    def spawn(self, arguments: list[str], lock: int, tells: bool) -> int:
+    def spawn(self, arguments: list[str], lock: int, sends_end: bool) -> int:
         """Start `pyhybrid.finish.finish` with `arguments`; returns its pid.
 
         Raises OSError, PyhybridError.  The spool's lock, if `lock` is not -1, is its own from then
-        on, too.  `tells`: this process ends, and will tell what that took.
+        on, too.  `sends_end`: this process ends, and will send what that took.
         """
-        command = self._command([*([UNTIL_END] if tells else []), *arguments])
-        pid: int = self._native.spawn(command, self._environment, lock, tells)
+        command = self._command([*([UNTIL_END] if sends_end else []), *arguments])
+        pid: int = self._native.spawn(command, self._environment, lock, sends_end)
         return pid
 
     def spawn_apart(self, arguments: list[str], lock: int) -> bool:
-        """The same without streams, and no child: the program is not to know of it.
+        """Start the same without streams, and no child: the program is not to know of it.
 
-        False where it would find a child.
+        It is false where the program would find a child.
         """
         command = self._command(arguments)
         return bool(self._native.spawn_orphan(command, self._environment, lock))
@@ -204,7 +206,7 @@ def _has_extensions(package: str) -> bool:
 
 
 def wait_for(finisher: int, spool: str) -> bool:
-    """Until it has ended: is there a profile?  If not, it has said why.
+    """Wait until it has ended: is there a profile?  If not, it has reported why.
 
     Raises OSError if it was killed, PyhybridError if it has ended without a word,
     KeyboardInterrupt if interrupted.
@@ -222,13 +224,13 @@ def wait_for(finisher: int, spool: str) -> bool:
     code = waitstatus_to_exitcode(status)
     if code == _INTERRUPTED:
         raise KeyboardInterrupt
-    if code not in (0, EXPORT_FAILED, HAS_SAID):
+    if code not in (0, EXPORT_FAILED, HAS_REPORTED):
         raise PyhybridError(f"exit code {code} of the process that makes the profile")
-    return code != HAS_SAID
+    return code != HAS_REPORTED
 
 
 def _is_removed(spool: str) -> bool:
-    """As it is at the end."""
+    """Is it removed, as it is at the end?"""
     try:
         status_of(spool)
     except OSError:

@@ -14,7 +14,7 @@ _SLACK_S = 2.0  # wall-clock time is set
 
 
 def jit_files() -> dict[str, Any]:
-    """Meta `perf_map` (a path or None) and `jitdumps` (paths): of this process, as of now.
+    """Return meta `perf_map` (a path or None) and `jitdumps` (paths): of this process, as of now.
 
     A file that cannot be looked for is none.  Never raises: the program may forbid to open files
     (audit hooks), or have replaced `os.open`.
@@ -31,23 +31,24 @@ def _tried(look: Callable[[int], Any], pid: int) -> Any:
 
 
 def perf_map_path(pid: int) -> str:
-    """Where runtimes write the process's perf map, and perf reads it."""
+    """Return where runtimes write the process's perf map, and perf reads it."""
     return f"/tmp/perf-{pid}.map"
 
 
 def is_of_this_process(path: str) -> bool:
-    """Or did an older one of the same number leave the file?  Raises OSError."""
+    """Is the file of this process, and not left by an older one of the same number?  Raises
+    OSError."""
     return posix.lstat(path).st_mtime >= _began() - _SLACK_S
 
 
 def began_since_boot(process: str) -> float:
-    """When a process of /proc began, in seconds of CLOCK_BOOTTIME.  Raises OSError."""
+    """Return when a process of /proc began, in seconds of CLOCK_BOOTTIME.  Raises OSError."""
     ticks = int(_read(f"/proc/{process}/stat").rpartition(b")")[2].split()[19])
     return ticks / posix.sysconf("SC_CLK_TCK")
 
 
 def why_not_ours(path: str) -> str:
-    """Why what is there must not be removed; "" where it may be, or nothing is there."""
+    """Return why what is there must not be removed; "" where it may be, or nothing is there."""
     try:
         there = os.lstat(path)
     except FileNotFoundError:
@@ -65,12 +66,13 @@ def _perf_map(pid: int) -> str | None:
 
 
 def _began() -> float:
-    """When this process began, in seconds of wall-clock time."""
+    """Return when this process began, in seconds of wall-clock time."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + began_since_boot("self")
 
 
 def _jitdumps(pid: int) -> list[str]:
-    """A runtime maps a page of its jitdump as code, so that profilers find the file."""
+    """Return the jitdumps: a runtime maps a page of its own as code, so that profilers find the
+    file."""
     end = b"/jit-%d.dump" % pid
     found: dict[str, None] = {}
     # Not self: nothing is mapped there once the main thread has ended.

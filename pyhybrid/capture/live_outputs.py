@@ -1,4 +1,4 @@
-"""Live outputs of a run: sinks, which are told of calls as they happen, and tools of other systems.
+"""Live outputs of a run: sinks, which receive calls as they happen, and tools of other systems.
 
 Both are shared objects of ours, loaded where they are asked for.
 """
@@ -22,25 +22,27 @@ if TYPE_CHECKING:
 
 
 class LiveOutputs:
-    """Those that `settings` ask for; `capture` is of the process that captures Tracy's zones."""
+    """Open those that `settings` ask for; `capture` is of the process that captures Tracy's
+    zones."""
 
     def __init__(self, settings: Settings, python: str | None) -> None:
-        """`python` is an interpreter for other processes."""
-        from pyhybrid import _native  # which was found: the run has said so where it is not there
+        """Prepare them; `python` is an interpreter for other processes."""
+        from pyhybrid import _native  # which was found: the run has reported where it is not there
 
         self._settings, self._native, self._python = settings, _native, python
         self.capture: TracyCapture | None = None
 
     def open_sinks(self) -> None:
-        """Those that can be had; UsageError where there is none, and nothing else was asked for."""
+        """Open those that can be had; UsageError where there is none, and nothing else was asked
+        for."""
         n_open = 0
         failed = []
         for name, argument in self._settings.sinks:
             try:
-                said = load_output(self._native, self._open_sink, name, argument)
+                note = load_output(self._native, self._open_sink, name, argument)
                 n_open += 1
-                if said:
-                    say(f"the live output {name}: {said}")
+                if note:
+                    say(f"the live output {name}: {note}")
             except (OSError, ValueError, PyhybridError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 if getattr(error, "errno", 0) == errno.EBUSY:
@@ -48,11 +50,12 @@ class LiveOutputs:
                 failed.append(f"the live output {name} is not to be had: {reason}")
         if not self._settings.counts and not n_open:
             raise UsageError("; ".join(failed))
-        for said in failed:
-            say(said)
+        for message in failed:
+            say(message)
 
     def _open_sink(self, name: str, argument: str) -> str:
-        """What it has to say.  Raises OSError, ValueError, PyhybridError; it is not open then."""
+        """Open it, and return its note.  Raises OSError, ValueError, PyhybridError; it is not open
+        then."""
         path = os.path.join(os.path.dirname(self._native.__file__), f"libpyhybrid_{name}.so")
         if not os.path.exists(path):
             raise PyhybridError("pyhybrid was built without it (docs/live-outputs.md)")
@@ -66,7 +69,8 @@ class LiveOutputs:
         return self.capture.around(lambda: self._native.emit(*words))
 
     def open_tools(self) -> None:
-        """Those by which other systems' instrumentation finds us; they stay, for it calls on."""
+        """Open those by which other systems' instrumentation finds us; they stay, for it calls
+        on."""
         folder = os.path.dirname(self._native.__file__)
         for name, variable in TOOLS.items():
             if name not in self._settings.regions:
@@ -95,18 +99,18 @@ _registered: list[ModuleType] = []
 
 
 def load_output(native: ModuleType, load: Callable[..., str], *arguments: object) -> str:
-    """What `load(*arguments)` returns; the threads that it starts are ours."""
+    """Return what `load(*arguments)` returns; the threads that it starts are ours."""
     global _of_outputs
     before = native.thread_count()
-    said = load(*arguments)
+    note = load(*arguments)
     after = native.thread_count()
     if 0 < before < after:
         _of_outputs += after - before
-    return said
+    return note
 
 
 def watch_forks(run: "Profiling | None") -> None:
-    """From now on forks concern this run; None: no run."""
+    """Let forks concern this run from now on; None: no run."""
     _watched[:] = [run] if run else []
     if run and not _registered:
         import _warnings  # noqa: F401 - without `warnings`, its filters are those that count

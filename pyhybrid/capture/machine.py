@@ -8,7 +8,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def boot_id() -> str:
-    """What tells this run of the kernel from others; "" where it is not known."""
+    """Return what distinguishes this run of the kernel from others; "" where it is not known."""
     try:
         with open(BOOT_ID, encoding="utf-8") as file:
             return file.read().strip()
@@ -21,17 +21,17 @@ _FIRST_PROCESSOR = 4096  # bytes that hold its lines; the file has some 1,500 fo
 
 
 def describe() -> dict[str, Any]:
-    """Name, kernel, processors, memory and which boot it is; without what cannot be known.
+    """Return name, kernel, processors, memory and which boot it is; without what cannot be known.
 
     Never raises: the program may forbid to open files (audit hooks).
     """
-    told: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for look in (_system, _processor, _boot):
         try:
-            told |= look()
+            known |= look()
         except Exception:
             continue
-    return told
+    return known
 
 
 def _system() -> dict[str, Any]:
@@ -50,7 +50,8 @@ def _boot() -> dict[str, str]:
 
 
 def _processor() -> dict[str, str]:
-    """The first processor's name, and what perf knows its kind by: vendor,family,model,stepping."""
+    """Return the first processor's name, and what perf knows its kind by:
+    vendor,family,model,stepping."""
     with open(CPUINFO, "rb", buffering=0) as file:
         text = file.read(_FIRST_PROCESSOR) or b""
     lines = text.decode("ascii", "replace").partition("\n\n")[0].splitlines()
@@ -61,7 +62,7 @@ def _processor() -> dict[str, str]:
     return {"cpu": known["model name"], "cpuid": ",".join(kind)}
 
 
-# For how long the program was ready to run, but had no processor: by what the kernel says.
+# For how long the program was ready to run, but had no processor: by the kernel's figures.
 #
 # The main thread's time on a run queue (Linux: Documentation/scheduler/sched-stats.rst), and the
 # time for which a container's CPU quota held its processes back (cgroup `cpu.stat`, of both
@@ -76,8 +77,8 @@ _MOST_BYTES = 1 << 16
 
 
 class ProcessorWaits:
-    """What was so far when it was made; `told` says what came since, of the main thread while the
-    program was profiled.
+    """Measure what came since it was made, of the main thread while the program was profiled:
+    `figures`.
 
     `root`: of the file system.  Never raises: the program may forbid to open files.
     """
@@ -92,13 +93,13 @@ class ProcessorWaits:
         self._began = self._runs = False
 
     def begin(self) -> None:
-        """The program is profiled from now on."""
+        """Count from now on: the program is profiled."""
         if not self._began:
             self._began, self._delay_ns = True, 0
         self._runs, self._since_ns = True, self._delay_now()
 
     def end(self) -> None:
-        """It is not any more, until `begin`."""
+        """Count no more, until `begin`."""
         self._delay_ns, self._runs = self._so_far(), False
 
     def _so_far(self) -> int | None:
@@ -109,17 +110,18 @@ class ProcessorWaits:
             return None
         return self._delay_ns + now_ns - self._since_ns
 
-    def told(self) -> dict[str, Any]:
-        """For the profile's meta data: `main_delay_ns`, `throttled` (how often), `throttled_ns`."""
-        told: dict[str, Any] = {}
+    def figures(self) -> dict[str, Any]:
+        """Return what the profile's meta data gets: `main_delay_ns`, `throttled` (how often),
+        `throttled_ns`."""
+        figures: dict[str, Any] = {}
         if (delay_ns := self._so_far()) is not None:
-            told["main_delay_ns"] = delay_ns
+            figures["main_delay_ns"] = delay_ns
         before, after = self._quota, self._quota_now()
         # Of groups within one another each has its own quota, and one is what held it back most.
         since = [(a[1] - b[1], a[0] - b[0]) for a, b in zip(after, before, strict=True) if a and b]
         if since and max(since)[0] > 0:
-            told["throttled_ns"], told["throttled"] = max(since)
-        return told
+            figures["throttled_ns"], figures["throttled"] = max(since)
+        return figures
 
     def _delay_now(self) -> int | None:
         try:
@@ -131,7 +133,7 @@ class ProcessorWaits:
         return [_quota(path) for path in self._files]
 
     def _stat_files(self) -> list[str]:
-        """`cpu.stat` of the process's groups and of those around them."""
+        """Return the `cpu.stat` of the process's groups and of those around them."""
         try:
             lines = _read(os.path.join(self._root, "proc/self/cgroup")).splitlines()
         except Exception:
@@ -154,8 +156,8 @@ class ProcessorWaits:
 
 
 def _quota(path: str) -> tuple[int, int] | None:
-    """How often a group was held back, and for how many nanoseconds on all processors together;
-    None: there is no such file, or it does not say."""
+    """Return how often a group was held back, and for how many nanoseconds on all processors
+    together; None: there is no such file, or it has no such figures."""
     try:
         facts = dict(line.split() for line in _read(path).splitlines())
         times = (("throttled_time", 1), ("throttled_usec", 1000))

@@ -1,4 +1,4 @@
-"""What a run says of itself in its profile's meta data, once its clocks have started.
+"""What a run records of itself in its profile's meta data, once its clocks have started.
 
 Imports are few and light: the program waits for them.
 """
@@ -14,9 +14,8 @@ from pyhybrid.options.table import USAGE_KIND
 def describe(
     settings: Settings, started: dict[str, Any], clocks: tuple[int, int]
 ) -> dict[str, Any]:
-    """What was asked, and what came of it; `started` is what `_native.start` returned, `clocks`
-    what clock_pair() has just done.
-    """
+    """Describe what was asked, and what came of it; `started` is what `_native.start` returned,
+    `clocks` what clock_pair() has just done."""
     period = started["period_ns"]
     now_ns, unix_ns = clocks
     call_cost_ns = started["call_cost_ns"]
@@ -65,7 +64,7 @@ def describe(
 
 
 def _comm() -> str | None:
-    """The kernel's name for the main thread, before the program may have changed it."""
+    """Return the kernel's name for the main thread, before the program may have changed it."""
     try:
         with open("/proc/self/comm", "rb", buffering=0) as file:
             return (file.read(64) or b"").decode("utf-8", "replace").rstrip("\n") or None
@@ -78,7 +77,7 @@ def _c_calls_inexact(settings: Settings) -> bool:
 
 
 def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
-    """What is not as asked, a line each."""
+    """Return what is not as asked, a line each."""
     notes = []
     if settings.config:
         notes.append(f"options from {', '.join(settings.config)}")
@@ -105,11 +104,12 @@ def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
 
 # The cells of the notebook in which the program runs, by the files that IPython names for them.
 #
-# There are no such files: a cell's code names one that says nothing to a reader.
+# There are no such files: a cell's code names one that means nothing to a reader.
 
 
 def notebook_cells() -> dict[str, str]:
-    """The name of each cell that was run, `Cell [3]`, by its file; none where there is no IPython.
+    """Return the name of each cell that was run, `Cell [3]`, by its file; none where there is no
+    IPython.
 
     Never raises: it is the program's IPython.
     """

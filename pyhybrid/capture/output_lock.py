@@ -22,7 +22,7 @@ def check_writable(folder: str) -> None:
 
 
 def prefix_of(output: str | None) -> str:
-    """What the names of a run's files begin with, where this is its option `output`."""
+    """Return what the names of a run's files begin with, where this is its option `output`."""
     prefix = output or "out"
     if prefix.endswith(os.sep):
         prefix = os.path.join(prefix, "out")
@@ -72,21 +72,21 @@ def _made(folder: str) -> list[str]:
 
 
 def remove_folders(made: list[str]) -> None:
-    """Those of `check_folder`, unless something is in them by now."""
+    """Remove those of `check_folder`, unless something is in them by now."""
     with contextlib.suppress(OSError):
         for each in reversed(made):
             os.rmdir(each)
 
 
 class _Descriptor:
-    """One of ours, which the program may close: daemons close all, and use the numbers."""
+    """Keep one of ours, which the program may close: daemons close all, and use the numbers."""
 
     def __init__(self, number: int) -> None:
         self._number, self._file = number, _file_of(number)
 
     @property
     def number(self) -> int:
-        """-1 once it is closed."""
+        """Return the number; -1 once it is closed."""
         try:
             ours = self._number >= 0 and _file_of(self._number) == self._file
         except OSError:
@@ -94,7 +94,7 @@ class _Descriptor:
         return self._number if ours else -1
 
     def move(self) -> None:
-        """Out of the program's way, whose numbers are low.  Raises OSError."""
+        """Move it out of the program's way, whose numbers are low.  Raises OSError."""
         import fcntl
 
         low, floor = self._number, min(256, os.sysconf("SC_OPEN_MAX") // 2)
@@ -114,7 +114,7 @@ def _file_of(descriptor: int) -> tuple[int, int]:
 
 
 class _Aside:
-    """What a killed run left at `path`: it is PATH.old from now on, until `undo`.
+    """Set aside what a killed run left at `path`: it is PATH.old from now on, until `undo`.
 
     What that was before stays open, to come back.
     """
@@ -128,7 +128,7 @@ class _Aside:
         os.replace(path, self._old)
 
     def keep(self) -> None:
-        """As a claim's descriptor is."""
+        """Keep it as a claim's descriptor is kept."""
         if self._older:
             try:
                 self._older.move()
@@ -136,12 +136,12 @@ class _Aside:
                 self._older.close()
 
     def close(self) -> None:
-        """There is no way back from now on."""
+        """Close it: there is no way back from now on."""
         if self._older:
             self._older.close()
 
     def undo(self) -> None:
-        """Both are what they were, and what is at `path` goes.  Raises OSError."""
+        """Make both what they were; what is at `path` goes.  Raises OSError."""
         os.replace(self._old, self._path)
         source = self._older.number if self._older else -1
         if source >= 0:
@@ -156,7 +156,7 @@ class _Aside:
 
 
 class Claim:
-    """A spool, locked until its profile is made: `prefix` is what all names begin with.
+    """Claim a spool, locked until its profile is made: `prefix` is what all names begin with.
 
     Where another process has the name, it is followed by `suffix`: .PID, .PID.2, .PID.3...; such a
     name has not been used, for in containers numbers repeat.  Raises PyhybridError.
@@ -176,7 +176,7 @@ class Claim:
                 return
 
     def _usual(self) -> int | None:
-        """The descriptor of an empty file, locked.  None if another process has it."""
+        """Return the descriptor of an empty file, locked.  It is None if another process has it."""
         while True:
             descriptor = _locked(self.spool)
             if descriptor is None:
@@ -194,7 +194,7 @@ class Claim:
             os.close(descriptor)
 
     def _fresh(self) -> int | None:
-        """The same of a name that no run has used.
+        """Return the same of a name that no run has used.
 
         Who makes the spool's file has the name, and it is there until the profile is.
         """
@@ -210,11 +210,11 @@ class Claim:
 
     @property
     def descriptor(self) -> int:
-        """Of the file, which has the lock; -1 once the program has closed it."""
+        """Return the file's, which has the lock; -1 once the program has closed it."""
         return self._lock.number
 
     def keep(self) -> None:
-        """Out of the program's way.  Raises PyhybridError."""
+        """Move it out of the program's way.  Raises PyhybridError."""
         try:
             self._lock.move()
         except OSError as error:
@@ -223,7 +223,7 @@ class Claim:
             self._aside.keep()
 
     def close(self) -> None:
-        """Also in a forked child: the profile is the parent's."""
+        """Close it, also in a forked child: the profile is the parent's."""
         self._lock.close()
         self._drop_aside()
 
@@ -246,7 +246,7 @@ class Claim:
 
 
 class NoClaim:
-    """Where there is no profile: what would be its spool goes nowhere."""
+    """Stand for a claim where there is no profile: what would be its spool goes nowhere."""
 
     prefix = suffix = spool = ""
 
@@ -257,10 +257,10 @@ class NoClaim:
             self.descriptor = os.memfd_create("pyhybrid")
 
     def keep(self) -> None:
-        """The sampler has a descriptor of its own."""
+        """Do nothing: the sampler has a descriptor of its own."""
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1
@@ -275,7 +275,7 @@ def _suffixes(pid: int) -> Iterator[str]:
 
 
 def _locked(path: str, flags: int = 0) -> int | None:
-    """The descriptor of the file at `path`, made if it is missing.  None: another has it."""
+    """Return the descriptor of the file at `path`, made if it is missing.  None: another has it."""
     import fcntl
 
     flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK

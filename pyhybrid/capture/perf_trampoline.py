@@ -19,7 +19,7 @@ from pyhybrid.capture.jit_files import is_of_this_process, perf_map_path, why_no
 from pyhybrid.errors import PyhybridError, UsageError
 
 _RUN = "-m pyhybrid --perf-trampoline ..."
-# All of the stack that perf can copy.  The 8 KiB that it copies unless told are five Python calls.
+# All of the stack that perf can copy.  The 8 KiB that it copies by itself are five Python calls.
 _DWARF = "perf record -F 999 -k mono --call-graph dwarf,65528 -- python -X perf_jit"
 _INJECT = "perf inject --jit -i perf.data -o jit.data; perf report -i jit.data"
 
@@ -35,7 +35,7 @@ def has_frame_pointers() -> bool:
 
 
 def activate() -> str:
-    """Switch the trampoline on, unless it is, and return what to tell the user.
+    """Switch the trampoline on, unless it is, and return the advice for the user.
 
     Raises UsageError where this interpreter has none; PyhybridError where its file cannot be
     written.
@@ -67,7 +67,7 @@ def _make_way() -> None:
 
 
 def _advice(complete: bool) -> str:
-    """Which command of perf shows whole stacks of this interpreter."""
+    """Return which command of perf shows whole stacks of this interpreter."""
     if complete:
         return (
             "this interpreter has frame pointers: for full stacks run it as "

@@ -39,7 +39,7 @@ of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
 
 class Profiling:
-    """The run: `start`, then `finish` (or `finish_at_exit`).  Raises PyhybridError."""
+    """Run the profiler: `start`, then `finish` (or `finish_at_exit`).  Raises PyhybridError."""
 
     def __init__(self, settings: Settings, argv: list[str], *, makes_folders: bool = True) -> None:
         if is_finisher():
@@ -47,7 +47,7 @@ class Profiling:
         self.settings = settings
         self.argv = argv
         self.executable = sys.executable
-        self.python = find_interpreter()  # now: the program may change what tells it
+        self.python = find_interpreter()  # now: the program may change what leads to it
         self.umask = os.umask(0o077)
         os.umask(self.umask)
         try:
@@ -174,12 +174,13 @@ class Profiling:
                 watching.pause()
 
     def _import_early(self) -> None:
-        """What is needed after the clocks start, so that it is not sampled as the program's."""
+        """Import what is needed after the clocks start, so that it is not sampled as the
+        program's."""
         import fcntl  # noqa: F401
         import json  # noqa: F401
 
     def in_forked_child(self) -> None:
-        """The profile is the parent's."""
+        """Forget the run: the profile is the parent's."""
         self.native.forget()
         self.claim.close()
 
@@ -199,7 +200,7 @@ class Profiling:
         self._to_json = json.dumps  # at the end imports may be forbidden
 
     def finish_at_exit(self) -> None:
-        """Finish when the interpreter ends: registered first, so it runs last."""
+        """Finish when the interpreter ends: this is registered first, so it runs last."""
         import _signal  # type: ignore[import-not-found]
         import atexit
 
@@ -214,7 +215,7 @@ class Profiling:
         self.finish(waits=not ends)
 
     def pause(self) -> None:
-        """Neither samples nor events until `resume`."""
+        """Record neither samples nor events until `resume`."""
         self.native.pause()
         self._pause_frameworks()
         self.paused = True
@@ -250,7 +251,7 @@ class Profiling:
             self._settles = False
 
     def _name_threads(self) -> None:
-        """As far as they can be had: `name` and `enumerate` may be the program's own."""
+        """Name them as far as they can be had: `name` and `enumerate` may be the program's own."""
         threading = sys.modules.get("threading")
         try:
             threads = threading.enumerate() if threading else []
@@ -264,14 +265,15 @@ class Profiling:
                 continue
 
     def stop(self) -> bool:
-        """End, and say what went wrong; the spool is whole.  False: it does not run here."""
+        """End, and report what went wrong; the spool is whole.  It is false where it does not run
+        here."""
         if getpid() != self.pid or not self.native.running():
             return False
         self.native.pause()
         self._pause_frameworks()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        result = self.native.stop(lambda said: self._to_json(self._last_meta(said)).encode())
+        result = self.native.stop(lambda known: self._to_json(self._last_meta(known)).encode())
         release(self.streams)
         if result is None:
             return False
@@ -283,8 +285,8 @@ class Profiling:
             if result["write_error"] == -errno.EFBIG:
                 reason += " (the program's RLIMIT_FSIZE): the profile is of what came before"
             say(f"{self.spool} is not complete: {reason}")
-        for said in result["remarks"]:
-            say(said)
+        for remark in result["remarks"]:
+            say(remark)
         if result["n_not_ready"] and self.settings.summary:
             say(f"{result['n_not_ready']} signals met an unknown thread")
         if result["signal_taken"] and self.settings.summary:
@@ -301,7 +303,7 @@ class Profiling:
     def finish(self, *, waits: bool = True) -> str | None:
         """Stop, and let another process make the profile file, the exports and the summary.
 
-        Returns the profile's path; None where there is none, and why has been said on stderr.
+        Returns the profile's path; None where there is none, and why has been reported on stderr.
         Without `waits` there is none yet: the files come before this process ends (`prepare_exit`).
         """
         if not self._stops() or isinstance(self.claim, NoClaim):
@@ -314,13 +316,13 @@ class Profiling:
         arguments = [*(["--summary"] if self.settings.summary else []), *self._arguments()]
         path = None
         try:
-            finisher = self.finisher.spawn(arguments, self.claim.descriptor, tells=not waits)
+            finisher = self.finisher.spawn(arguments, self.claim.descriptor, sends_end=not waits)
             if not waits:
                 self.native.wait_at_exit(finisher, as_bytes(self.spool))
             elif wait_for(finisher, self.spool):
                 path = self.prefix + PROFILE
         except KeyboardInterrupt:
-            path = None  # the finisher has said so
+            path = None  # the finisher has reported it
         except Exception as error:
             self._say_unfinished(error)
         finally:
@@ -328,28 +330,30 @@ class Profiling:
         return path
 
     def _stops(self) -> bool:
-        """As `stop`; what goes wrong is said, with the name of what there is to read."""
+        """Stop as `stop` does; what goes wrong is reported, with the name of what there is to
+        read."""
         try:
             return self.stop()
         except Exception as error:  # of what the program has put in the place of something
             self._say_unfinished(error)
             return False
 
-    def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _last_meta(self, known: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
-        meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
-        meta |= self.processor.told()
+        meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **known}
+        meta |= self.processor.figures()
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         watching = sys.modules.get("pyhybrid.frameworks.watching")
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            meta |= watching.told(self.native) if watching else {}
+            meta |= watching.metadata(self.native) if watching else {}
         return meta
 
     def leave(self, execs: bool) -> None:
-        """The program ends by os._exit, which waits as exit() does, or becomes another by exec.
+        """Finish: the program ends by os._exit, which waits as exit() does, or becomes another by
+        exec.
 
-        That one's output is its own: nothing is said later.
+        That one's output is its own: nothing is printed later.
         """
         if not execs:
             self.finish(waits=False)

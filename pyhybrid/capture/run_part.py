@@ -24,7 +24,7 @@ _COPIED_AT_ONCE = 1 << 24
 
 
 class RunPart:
-    """From its making to `finish`, but for pauses.  Raises PyhybridError.
+    """Profile a part of a run, from its making to `finish`, but for pauses.  Raises PyhybridError.
 
     Of a run that has no profile (`--mode none`) it has none, either.
     """
@@ -55,7 +55,7 @@ class RunPart:
         self.paused = False
 
     def pause(self) -> None:
-        """What happens until `resume` is no part of it."""
+        """Pause: what happens until `resume` is no part of it."""
         now_ns = self._now_ns()
         self._marks.append((now_ns, self._spool_as_it_is()))
         self._run.disable()
@@ -71,14 +71,14 @@ class RunPart:
             if not self._run.settings.counts:
                 return copy
             with open(self._run.spool, "rb") as spool:
-                # Its head first, which says what was committed: by the flush.
+                # Its head first, which has what was committed: by the flush.
                 shutil.copyfileobj(spool, copy, _COPIED_AT_ONCE)
         except OSError as error:
             raise PyhybridError(f"{self._run.spool} cannot be copied: {error.strerror}") from None
         return copy
 
     def finish(self) -> str | None:
-        """End, and make the files: the profile's path, or None where why not has been said."""
+        """End, and make the files: the profile's path, or None where why not has been reported."""
         if not self.paused:
             self.pause()
         if not self._run.settings.counts:
@@ -96,7 +96,7 @@ class RunPart:
         summary = ["--summary"] if self._settings.summary else []
         arguments = [*summary, *formats, *words, path, prefix]
         try:
-            made = wait_for(self._run.finisher.spawn(arguments, -1, tells=False), path)
+            made = wait_for(self._run.finisher.spawn(arguments, -1, sends_end=False), path)
         except OSError as error:
             raise PyhybridError(f"the profile could not be made: {error.strerror}") from None
         return prefix + PROFILE if made else None

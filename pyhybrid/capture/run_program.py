@@ -13,7 +13,7 @@ from pyhybrid.errors import UsageError
 
 
 def _is_path_entry(path: str) -> bool:
-    """A folder or archive, from which modules are imported (PyImport_GetImporter)?"""
+    """Is it a folder or archive, from which modules are imported (PyImport_GetImporter)?"""
     for hook in sys.path_hooks:
         try:
             return hook(path) is not None
@@ -23,7 +23,7 @@ def _is_path_entry(path: str) -> bool:
 
 
 class Program:
-    """What the command line names: a script, a folder or zip file, `-m module` or `-c code`.
+    """Find what the command line names: a script, a folder or zip file, `-m module` or `-c code`.
 
     The constructor raises UsageError if there is no such thing; `prepare` makes `sys.argv`,
     `sys.path` and `__main__` what the program expects; `run` runs it.
@@ -41,7 +41,7 @@ class Program:
             self._check_script(words[0])
 
     def _check_script(self, name: str) -> None:
-        """Nothing is opened: it may be a pipe."""
+        """Check it, and open nothing: it may be a pipe."""
         try:
             # Not normalized, as the interpreter does it.
             self.target = os.path.join(os.getcwd(), name)
@@ -52,7 +52,7 @@ class Program:
         if not os.access(self.target, os.R_OK):
             raise UsageError(f"can't open {name!r}: Permission denied")
         if _is_path_entry(self.target):
-            self.kind = "folder"  # runpy says so where it has no `__main__`
+            self.kind = "folder"  # runpy reports where it has no `__main__`
 
     def prepare(self) -> None:
         """Set up `sys` and `__main__`; what is imported from now on is the program's."""
@@ -72,7 +72,7 @@ class Program:
             self._set_path(os.getcwd() if self.kind == "-m" else "")
 
     def _set_path(self, first: str) -> None:
-        """`sys.path[0]` is the launcher's own, unless -P or -I left it out."""
+        """Set `sys.path[0]`, which is the launcher's own, unless -P or -I left it out."""
         if not sys.flags.safe_path:
             sys.path[0] = first
         elif self.kind == "folder":

@@ -24,7 +24,7 @@ _ended = False  # the process ends, or is a forked child
 
 
 class SharedProfile(api.Profiler):
-    """One profile for all functions that are decorated with equal `options`."""
+    """Make one profile for all functions that are decorated with equal `options`."""
 
     _usual: ClassVar = {"formats": ("folded",), "summary": True}
 
@@ -34,15 +34,16 @@ class SharedProfile(api.Profiler):
         self.names = self._settings.decorated  # of the functions
         self.session = 0  # the native session, from the first call to the end
         self._over = ""  # why no calls count any more
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def begin(self, name: str) -> int:
-        """Start, idle, when function `name` is called; returns the session.  0: just a call."""
+        """Start, idle, when function `name` is called; returns the session.  It is 0 where it is
+        just a call."""
         with _lock:
             if self.session or _ended:
                 return self.session
             if self._over:
-                self._tell(self._over)
+                self._report(self._over)
                 return 0
             if not api.lock.acquire(blocking=False):
                 return 0
@@ -56,13 +57,13 @@ class SharedProfile(api.Profiler):
             others = [other.first for other in _current]
             if not end_idle(f"{name} was called, with other options"):
                 for other in others:
-                    self._tell(f"while {other} runs, with other options")
+                    self._report(f"while {other} runs, with other options")
                 return 0
         try:
             profiling = self._start(self._output or self.options.get("output", name))
         except PyhybridError as error:
             self._over = str(error)
-            self._tell(self._over)
+            self._report(self._over)
             return 0
         if self._settings.wall_threads and isinstance(profiling, Profiling):
             profiling._name_threads()
@@ -71,15 +72,15 @@ class SharedProfile(api.Profiler):
         return self.session
 
     def detach(self, over: str = "") -> None:
-        """From here on nothing counts; its next call begins another one, unless it is `over`."""
+        """Count nothing from here on; its next call begins another one, unless it is `over`."""
         _current.clear()
         self.session = 0
         self._over = over
 
     def begin_anew(self) -> None:
-        """Its next call may begin another one, even if it is over."""
+        """Let its next call begin another one, even if it is over."""
         self._over = ""
-        self._told.clear()
+        self._reported.clear()
 
     def write(self, *, opens: bool = False) -> "Profile | None":
         """Make the files; returns the profile if it `opens` it.  Raises PyhybridError."""
@@ -89,17 +90,17 @@ class SharedProfile(api.Profiler):
 
     @property
     def first(self) -> str:
-        """The function that was decorated first."""
+        """Return the function that was decorated first."""
         return next(iter(self.names))
 
-    def _tell(self, why: str) -> None:
-        if why not in self._told:
+    def _report(self, why: str) -> None:
+        if why not in self._reported:
             say(f"calls of {self.first} are not profiled: {why}")
-        self._told.add(why)
+        self._reported.add(why)
 
 
 def shared_by(options: dict[str, Any], name: str) -> SharedProfile:
-    """That of the functions with such options, of which `name` is one."""
+    """Return that of the functions with such options, of which `name` is one."""
     with _lock:
         for shared in _all:
             if shared.options == options:
@@ -112,7 +113,7 @@ def shared_by(options: dict[str, Any], name: str) -> SharedProfile:
 
 
 def end_idle(because: str) -> bool:
-    """Ends the profile that has been started, for another one.  False: it is not idle."""
+    """End the profile that has been started, for another one.  It is false where it is not idle."""
     with _lock:
         if not _current or open_windows():
             return False
@@ -125,9 +126,9 @@ def end_idle(because: str) -> bool:
 def write_profile() -> "Profile | None":
     """Write the files of the profile of decorated functions (`@profile`) now, and return it.
 
-    The next call begins another one, whose files replace these, also of functions whose profile
-    had to end before.  None: no call was profiled, or the file could not be made, and why has been
-    said on stderr.
+    The next call begins another one, whose files replace these, also of functions whose profile had
+    to end before.  None: no call was profiled, or the file could not be made, and why has been
+    reported on stderr.
     """
     with api.lock:
         api.check_alone()

@@ -26,14 +26,15 @@ def keep_whole(
 
 
 def release(kept: list[io.FileIO]) -> None:
-    """As they were."""
+    """Restore them as they were."""
     for raw in kept:
         vars(raw).pop("write", None)
     kept.clear()
 
 
 def say(line: str) -> None:
-    """One line on the process's standard error; `sys.stderr` is the program's, and may be gone."""
+    """Print one line on the process's standard error; `sys.stderr` is the program's, and may be
+    gone."""
     for step in (
         lambda: sys.stderr.flush(),
         lambda: write(2, f"pyhybrid: {visible(line)}\n".encode()),

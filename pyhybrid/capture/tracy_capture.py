@@ -15,13 +15,13 @@ from pyhybrid.errors import PyhybridError
 COMPANION = os.path.join(os.path.dirname(__file__), "tracy_companion.py")
 NAMES = ("tracy-capture", "iree-tracy-capture")
 CONNECTS_MS = 30_000  # it takes milliseconds, on a very busy machine seconds
-# The client's, where the user has not said otherwise: no sampling of the whole system, no listening
+# The client's, where the user has not set them: no sampling of the whole system, no listening
 # for others (client/TracyProfiler.cpp, common/TracySocket.cpp).
 QUIET = ("TRACY_NO_SYS_TRACE", "TRACY_ONLY_LOCALHOST", "TRACY_ONLY_IPV4")
 
 
 def find(library: str) -> str:
-    """The capture program: beside the client, on PATH, or IREE's.  Raises PyhybridError."""
+    """Return the capture program: beside the client, on PATH, or IREE's.  Raises PyhybridError."""
     for path in _places(library):
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
@@ -38,7 +38,7 @@ def _places(library: str) -> Iterator[str]:
 
 
 def _claim_port() -> int:
-    """TRACY_PORT's, or one that is free.  Raises OSError, PyhybridError."""
+    """Claim TRACY_PORT's, or one that is free.  Raises OSError, PyhybridError."""
     wanted = os.environ.get("TRACY_PORT", "")
     if not wanted:
         return _bind(0)
@@ -51,7 +51,7 @@ def _claim_port() -> int:
 
 
 def _bind(port: int) -> int:
-    """The port, or with 0 a free one.  Raises OSError."""
+    """Return the port, or with 0 a free one.  Raises OSError."""
     import _socket  # without the module around it
 
     socket = _socket.socket()
@@ -72,7 +72,7 @@ def _is_free(port: int) -> bool:
 
 
 class TracyCapture:
-    """A capture program that writes `file` when the client of `library`, or another one, ends.
+    """Run a capture program that writes `file` when the client of `library`, or another one, ends.
 
     Clients that are loaded from now on know where it is.  Raises OSError, PyhybridError.
     """
@@ -108,30 +108,30 @@ class TracyCapture:
         Where that fails the sink, which is the first one, is not open.
         """
         try:
-            said = emit()
+            note = emit()
             if self._has_library:
                 self._connect()
-            return said
+            return note
         except BaseException:
             self._native.close_emit()
             self._native.drop_companion()
             raise
 
     def _connect(self) -> None:
-        said, has_ended = self._native.companion_said(CONNECTS_MS)
-        while said and not said.startswith(b"+") and not has_ended:  # the line may come in parts
-            said, has_ended = self._native.companion_said(CONNECTS_MS)
-        if not said.startswith(b"+"):
-            reason = said.decode(errors="replace") or "the capture program cannot connect to it"
+        line, has_ended = self._native.companion_said(CONNECTS_MS)
+        while line and not line.startswith(b"+") and not has_ended:  # it may come in parts
+            line, has_ended = self._native.companion_said(CONNECTS_MS)
+        if not line.startswith(b"+"):
+            reason = line.decode(errors="replace") or "the capture program cannot connect to it"
             raise PyhybridError(reason)
 
     def settle(self) -> None:
-        """At the end: a client that has just been loaded is to be connected.
+        """Settle it at the end: a client that has just been loaded is to be connected.
 
-        Where there is none, which has been said, nothing is waited for.
+        Where there is none, which has been reported, nothing is waited for.
         """
-        said, has_ended = self._native.companion_said(0)
-        if said or has_ended:
+        line, has_ended = self._native.companion_said(0)
+        if line or has_ended:
             return
         if _is_free(self._port):
             self._native.drop_companion()
@@ -140,7 +140,7 @@ class TracyCapture:
 
 
 def _check_place(file: str) -> None:
-    """Now: at the end it is too late to say so.  Raises PyhybridError."""
+    """Check it now: at the end it is too late for a message.  Raises PyhybridError."""
     is_new = not os.path.exists(file)
     try:
         with open(file, "ab"):

@@ -2,7 +2,7 @@
 
 Descriptor 3 is a socket to that one (src/python/ending/companion.c).  The capture ends by itself
 when the client in that program does; where that program has gone without that, or no client was
-there, it is told to end, and writes what it has.
+there, it is asked to end, and writes what it has.
 """
 
 import contextlib
@@ -21,10 +21,11 @@ KEPT = 4000  # bytes of the capture's output, which repeats itself
 
 
 def main(file: str, command: list[str]) -> None:
-    """Run the capture until it ends; say when it is connected, and at last why there is no file."""
+    """Run the capture until it ends; send a line when it is connected, and at last why there is no
+    file."""
     os.setsid()  # an interrupt from the terminal is for the program
     os.set_inheritable(PROGRAM, False)
-    ours, theirs = os.openpty()  # only to a terminal it says at once that it is connected
+    ours, theirs = os.openpty()  # only to a terminal it prints at once that it is connected
     capture = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -36,11 +37,11 @@ def main(file: str, command: list[str]) -> None:
     output = listen(capture, ours)
     code = capture.wait()
     if code:
-        tell(f"{file} was not made: {reason(output, code)}".encode())
+        send(f"{file} was not made: {reason(output, code)}".encode())
 
 
 def listen(capture: "subprocess.Popen[bytes]", source: int) -> bytes:
-    """What it said last; it has ended then."""
+    """Return its last output; it has ended then."""
     output = b""
     due: dict[str, float] = {}  # what is to be done, and when
     is_connected = False
@@ -53,7 +54,7 @@ def listen(capture: "subprocess.Popen[bytes]", source: int) -> bytes:
             del due[what]
             if what == "connected":
                 is_connected = True
-                tell(b"+")
+                send(b"+")
             else:
                 os.killpg(capture.pid, signal.SIGINT)
         waits_ms = max(0.0, min(due.values()) - now) * 1000 if due else None
@@ -73,17 +74,17 @@ def listen(capture: "subprocess.Popen[bytes]", source: int) -> bytes:
 
 
 def reason(output: bytes, code: int) -> str:
-    """Why it failed, in one line."""
+    """Return why it failed, in one line."""
     text = re.sub(rb"\x1b\[[0-9;]*[A-Za-z]", b"", output).decode(errors="replace")
     lines = text.replace("\r", "\n").splitlines()
-    told = [line.strip() for line in lines if line.strip() and "Connecting to" not in line]
-    if code < 0 and not told:
+    messages = [line.strip() for line in lines if line.strip() and "Connecting to" not in line]
+    if code < 0 and not messages:
         return "no Tracy client was there to connect to"
-    return told[0] if told else f"the capture program failed ({code})"
+    return messages[0] if messages else f"the capture program failed ({code})"
 
 
-def tell(what: bytes) -> None:
-    """To the program, if it is still there."""
+def send(what: bytes) -> None:
+    """Send it to the program, if it is still there."""
     with contextlib.suppress(OSError):
         os.write(PROGRAM, what)
 

@@ -22,27 +22,27 @@ _PACKAGE = "torch"
 
 @cache
 def tables() -> dict[str, dict[str, Any]]:
-    """All of torch.toml."""
+    """Return all of torch.toml."""
     return table_beside(__file__, "torch")
 
 
 def gpu() -> dict[str, Any]:
-    """The table [gpu]."""
+    """Return the table [gpu]."""
     return tables()["gpu"]
 
 
 def modules() -> dict[str, Any]:
-    """The table [modules]."""
+    """Return the table [modules]."""
     return tables()["modules"]
 
 
 def steps() -> dict[str, Any]:
-    """The table [steps]."""
+    """Return the table [steps]."""
     return tables()["steps"]
 
 
 def method_of(loaded: ModuleType) -> CodeType | None:
-    """That through which modules are called, of the Python module that has their class."""
+    """Return that through which modules are called, of the Python module that has their class."""
     names = modules()
     method = vars(vars(loaded).get(names["class"], object)).get(names["method"])
     code = getattr(method, "__code__", None)
@@ -50,7 +50,7 @@ def method_of(loaded: ModuleType) -> CodeType | None:
 
 
 def method_in(code: CodeType) -> CodeType | None:
-    """The same, in the code of that Python module before it has run."""
+    """Return the same, in the code of that Python module before it has run."""
     for name in (modules()["class"], modules()["method"]):
         nested = (each for each in code.co_consts if isinstance(each, CodeType))
         found = next((each for each in nested if each.co_name == name), None)
@@ -60,9 +60,9 @@ def method_in(code: CodeType) -> CodeType | None:
     return code
 
 
-def tell(native: ModuleType, method: CodeType | None) -> None:
-    """Tell `native` of it: from now on modules that are called are frames; else the profile says
-    why not."""
+def register_modules(native: ModuleType, method: CodeType | None) -> None:
+    """Register it with `native`: from now on modules that are called are frames; else the profile
+    has why not."""
     names = modules()
     if method is not None:
         wrappers = tuple(map(tuple, names["wrappers"]))
@@ -72,22 +72,22 @@ def tell(native: ModuleType, method: CodeType | None) -> None:
             native.write_meta(json.dumps({"modules_off": str(error)}).encode())
 
 
-def tell_compilers(native: ModuleType) -> None:
-    """Tell `native` of the compilers: from now on what they call is not counted."""
+def register_compilers(native: ModuleType) -> None:
+    """Register the compilers with `native`: from now on what they call is not counted."""
     names = (name.replace(":", ".") for name in tables()["compile"]["compilers"])
     native.tell_opaque((frozenset(names), ()))
 
 
 def phases() -> dict[str, list[str]]:
-    """The functions that are each phase of a step: the end of the file's name, and the qualified
-    name.  What compiles is one."""
+    """Return the functions that are each phase of a step: the end of the file's name, and the
+    qualified name.  What compiles is one."""
     modules = (each.partition(":") for each in tables()["compile"]["compilers"])
     compilers = [f"/{module.replace('.', '/')}.py:{name}" for module, _, name in modules]
     return {**steps()["phases"], tables()["compile"]["phase"]: compilers}
 
 
-def told(native: ModuleType) -> dict[str, Any]:
-    """The compiles of which the framework has a record, and the shapes that were noted."""
+def metadata(native: ModuleType) -> dict[str, Any]:
+    """Return the compiles of which the framework has a record, and the shapes that were noted."""
     return _compiles(native) | _noted_shapes()
 
 
@@ -104,7 +104,7 @@ def _compiles(native: ModuleType) -> dict[str, Any]:
 
 
 def _facts(record: dict[str, Any], names: dict[str, Any], since_ns: int) -> dict[str, Any]:
-    """Of one record its numbers and texts; moments as this machine's monotonic time."""
+    """Return the numbers and texts of one record; moments are as this machine's monotonic time."""
     fields = {ours: record.get(theirs) for ours, theirs in names["fields"].items()}
     facts = {key: value for key, value in fields.items() if type(value) in (int, str, bool)}
     moments = {f"{key}_ns": record.get(theirs) for key, theirs in names["moments_us"].items()}
@@ -114,7 +114,7 @@ def _facts(record: dict[str, Any], names: dict[str, Any], since_ns: int) -> dict
 
 
 def package_that_runs() -> CodeType | None:
-    """The code of the package's own module, where that is being imported on this thread."""
+    """Return the code of the package's own module, where that is being imported on this thread."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") == _PACKAGE and frame.f_code.co_name == "<module>":
@@ -124,7 +124,7 @@ def package_that_runs() -> CodeType | None:
 
 
 def link_backward(native: ModuleType) -> None:
-    """From now on each autograd node is linked to the call that made it; else the profile says why
+    """Link each autograd node to the call that made it, from now on; else the profile has why
     not."""
     try:
         reason = _link(vars(sys.modules[_PACKAGE]))
@@ -135,7 +135,8 @@ def link_backward(native: ModuleType) -> None:
 
 
 def _link(torch: dict[str, Any]) -> str | None:
-    """None, or why nodes cannot be linked.  It is proven by some that are made here."""
+    """Link them, and return None, or why nodes cannot be linked.  It is proven by some that are
+    made here."""
     from pyhybrid import _torch
 
     names = tables()["backward"]
@@ -160,8 +161,7 @@ def _link(torch: dict[str, Any]) -> str | None:
 
 
 def note_shapes(native: ModuleType) -> None:
-    """From now on some calls of operators are noted with their shapes; else the profile says why
-    not."""
+    """Note some calls of operators with their shapes, from now on; else the profile has why not."""
     try:
         reason = _prove_shapes(vars(sys.modules[_PACKAGE]))
     except Exception as error:
@@ -171,12 +171,12 @@ def note_shapes(native: ModuleType) -> None:
 
 
 def no_shapes(native: ModuleType, reason: str) -> None:
-    """The profile says why none were noted."""
+    """Note in the profile why none were noted."""
     native.write_meta(json.dumps({"shapes_off": reason}).encode())
 
 
 def _prove_shapes(torch: dict[str, Any]) -> str | None:
-    """None, or why they cannot be noted.  It is proven with tensors that are made here."""
+    """Return None, or why they cannot be noted.  It is proven with tensors that are made here."""
     from pyhybrid import _torch
 
     names = tables()["shapes"]
@@ -208,25 +208,25 @@ def _prove_shapes(torch: dict[str, Any]) -> str | None:
 
 
 def _noted_shapes() -> dict[str, Any]:
-    """Those that were noted, as metadata of the profile."""
+    """Return those that were noted, as metadata of the profile."""
     extension = sys.modules.get("pyhybrid._torch")
     if extension is None:
         return {}
     names = tables()["shapes"]
     types = {number: name for name, number in names["types"].items()}
     rows, n_lost = extension.noted_shapes()
-    told = [
+    shapes = [
         (name, _shapes_text(words, types), n)
         for name, words, n in rows
         if not name.startswith(names["others"])
     ]
-    if not told:
+    if not shapes:
         return {}
-    return {"shapes": told, "shapes_probability": names["probability"], "shapes_lost": n_lost}
+    return {"shapes": shapes, "shapes_probability": names["probability"], "shapes_lost": n_lost}
 
 
 def _shapes_text(words: tuple[int, ...], types: dict[int, str]) -> str:
-    """`float32[64, 128], _`: of each tensor its type and sizes; `_`: of another input."""
+    """Return `float32[64, 128], _`: of each tensor its type and sizes; `_`: of another input."""
     parts, at = [], 0
     while at < len(words):
         if words[at] >> 63:
@@ -249,7 +249,7 @@ def is_plumbing(file: str, name: str) -> bool:
 
 
 def generated() -> dict[str, Any]:
-    """The table [generated]."""
+    """Return the table [generated]."""
     return tables()["generated"]
 
 
@@ -259,12 +259,12 @@ def is_generated(file: str) -> bool:
 
 
 def operators() -> dict[str, Any]:
-    """The table [operators]."""
+    """Return the table [operators]."""
     return tables()["operators"]
 
 
-def tell_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -> None:
-    """Tell `native` of the functions that are phases, and of `others`; `above`: the folder that
+def register_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -> None:
+    """Register the functions that are phases, and `others`, with `native`; `above`: the folder that
     PyTorch's is in."""
     table = steps()
     functions: dict[str, tuple[tuple[str, bool], ...]] = {}
@@ -279,13 +279,13 @@ def tell_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -> No
 
 
 def phase_of(file: str, name: str) -> str | None:
-    """The phase that a Python function is; None: it is none."""
+    """Return the phase that a Python function is; None: it is none."""
     return next((p for end, p in _phases().get(name, ()) if file.endswith(end)), None)
 
 
 @cache
 def _phases() -> dict[str, list[tuple[str, str]]]:
-    """Of each name the ends of files, and the phases."""
+    """Return for each name the ends of files, and the phases."""
     of_name: dict[str, list[tuple[str, str]]] = {}
     for phase, names in phases().items():
         for name in names:

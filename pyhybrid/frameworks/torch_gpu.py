@@ -29,29 +29,29 @@ _recording: "Recording | None" = None  # the session's
 
 
 def begin(native: ModuleType, above: str, n: int, of: int) -> None:
-    """From now on `n` of each `of` steps are recorded; `above`: the folder that PyTorch's is in."""
+    """Record `n` of each `of` steps from now on; `above`: the folder that PyTorch's is in."""
     global _recording
     table = names.gpu()
-    names.tell_steps(native, above, (*table["profiler_begins"], *table["profiler_ends"]))
+    names.register_steps(native, above, (*table["profiler_begins"], *table["profiler_ends"]))
     _recording = Recording(native, n, of)
     native.on_watched(_recording.begins)
 
 
 def pause() -> None:
-    """Nothing is counted any more, or for a while."""
+    """Count nothing any more, or for a while."""
     if _recording:
         _recording.close_soon()
 
 
-def told(native: ModuleType) -> dict[str, Any]:
-    """What came of it, as metadata of the profile, once: the session has ended."""
+def metadata(native: ModuleType) -> dict[str, Any]:
+    """Return what came of it, as metadata of the profile, once: the session has ended."""
     global _recording
     recording, _recording = _recording, None
-    return {"gpu": recording.told()} if recording else {}
+    return {"gpu": recording.result()} if recording else {}
 
 
 class Recording:
-    """The windows of a session."""
+    """Record the windows of a session."""
 
     def __init__(self, native: ModuleType, n: int, of: int) -> None:
         self._native, self._n, self._of = native, n, of
@@ -70,8 +70,8 @@ class Recording:
         self._was_used = False
         self._failed = ""
 
-    def told(self) -> dict[str, Any]:
-        """What came of it."""
+    def result(self) -> dict[str, Any]:
+        """Return what came of it."""
         return {
             "steps": self._n_steps,
             "windows": self._n_windows,
@@ -82,7 +82,7 @@ class Recording:
         }
 
     def begins(self, code: CodeType) -> None:
-        """A function that is a phase of a step, or of the program's profiler, begins."""
+        """Follow a function that is a phase of a step, or of the program's profiler: it begins."""
         known = self._phases.get(id(code))
         if known is None:
             known = self._phases[id(code)] = code, _phase_of(code)
@@ -92,12 +92,12 @@ class Recording:
         if phase is None or self._failed:
             return
         try:
-            self._hear(phase)
+            self._enter(phase)
         except Exception as error:  # PyTorch's: whatever it is
             self._failed = f"{type(error).__name__}: {error}"
             self._native.log_events(False)
 
-    def _hear(self, phase: str) -> None:
+    def _enter(self, phase: str) -> None:
         if phase in (_BEGINS, _ENDS):
             self._theirs = phase == _BEGINS
             if self._theirs:
@@ -157,14 +157,14 @@ class Recording:
             self.close()
 
     def close_soon(self) -> None:
-        """The window ends: now on its own thread, else with the step, for it is that thread's."""
+        """End the window: now on its own thread, else with the step, for it is that thread's."""
         if get_ident() == self._thread:
             self.close()
         else:
             self._seen = self._n
 
     def close(self) -> None:
-        """The window ends, if one is open."""
+        """End the window, if one is open."""
         profiler, self._profiler = self._profiler, None
         if not profiler:
             return
@@ -201,18 +201,18 @@ def _runs(codes: Collection[CodeType]) -> bool:
 
 def _phase_of(code: CodeType) -> str | None:
     table = names.gpu()
-    for heard, functions in ((_BEGINS, "profiler_begins"), (_ENDS, "profiler_ends")):
+    for event, functions in ((_BEGINS, "profiler_begins"), (_ENDS, "profiler_ends")):
         for each in table[functions]:
             file, _, name = each.rpartition(":")
             if code.co_qualname == name and code.co_filename.endswith(file):
-                return heard
+                return event
     phase = names.phase_of(code.co_filename, code.co_qualname)
     return phase if phase in (*_STEPS, names.steps()["ends"]) else None
 
 
 def _packed(events: Iterable[Any]) -> tuple[dict[str, Any], "array[int]"]:
-    """Launches (correlation, name, thread, begin, duration), and then the work (correlation, name,
-    device, stream, begin, duration); how many of each, and the names."""
+    """Pack launches (correlation, name, thread, begin, duration), and then the work (correlation,
+    name, device, stream, begin, duration); how many of each, and the names."""
     begins = tuple(names.gpu()["launches"])
     launches, work = array("q"), array("q")
     numbers: dict[str, int] = {}

@@ -21,30 +21,29 @@ def watch(
     shapes: bool,
     gpu: tuple[int, int] | None,
 ) -> None:
-    """Tell `native` (pyhybrid._native) of a framework, now or once it is imported: of its
-    `objects`, of the functions that `steps` are made of, and of its compilers, unless what
-    `compilers` call is to be counted.  `shapes`: those of its operators are noted.  `gpu`: of how
-    many of each so many steps the GPU's work is recorded; None: of none.
-    """
+    """Register a framework with `native` (pyhybrid._native), now or once it is imported: its
+    `objects`, the functions that `steps` are made of, and its compilers, unless what `compilers`
+    call is to be counted.  `shapes`: those of its operators are noted.  `gpu`: of how many of each
+    so many steps the GPU's work is recorded; None: of none."""
 
     links = objects or gpu  # what a backward pass does to what made it
     if gpu:
         import array  # noqa: F401 - while it is sought where ours are
 
-    def tell(method: CodeType | None, file: str) -> None:
+    def register(method: CodeType | None, file: str) -> None:
         with Ours():
             from pyhybrid.frameworks import torch
         if objects:
-            torch.tell(native, method)
+            torch.register_modules(native, method)
         above = file.removesuffix(TORCH_FILE)
         if gpu:
             with Ours():
                 from pyhybrid.frameworks import torch_gpu
             torch_gpu.begin(native, above, *gpu)
         elif steps:
-            torch.tell_steps(native, above)
+            torch.register_steps(native, above)
         if not compilers:
-            torch.tell_compilers(native)
+            torch.register_compilers(native)
 
     def begin() -> None:
         from pyhybrid.frameworks import torch
@@ -57,7 +56,7 @@ def watch(
     def found(code: CodeType) -> None:
         with Ours():
             from pyhybrid.frameworks import torch
-        tell(torch.method_in(code), code.co_filename)
+        register(torch.method_in(code), code.co_filename)
         package = torch.package_that_runs() if links or shapes else None
         if package is not None and not native.await_end(package, begin) and shapes:
             torch.no_shapes(native, "nothing tells when PyTorch is imported (-t, --include)")
@@ -68,22 +67,23 @@ def watch(
         return
     from pyhybrid.frameworks import torch
 
-    tell(torch.method_of(loaded), str(loaded.__file__))
+    register(torch.method_of(loaded), str(loaded.__file__))
     begin()
 
 
 def pause() -> None:
-    """Nothing is counted from now on, on any thread: the GPU's work is not, either."""
+    """Count nothing from now on, on any thread: the GPU's work is not counted, either."""
     known = sys.modules.get("pyhybrid.frameworks.torch_gpu")
     if known:
         known.pause()
 
 
-def told(native: ModuleType) -> dict[str, Any]:
-    """What a framework that the program imported says of the run, as metadata of the profile.
+def metadata(native: ModuleType) -> dict[str, Any]:
+    """Return what a framework that the program imported knows of the run, as metadata of the
+    profile.
 
     Imports nothing, and runs nothing of the program's.
     """
     known = ("pyhybrid.frameworks.torch", "pyhybrid.frameworks.torch_gpu")
     loaded = [sys.modules[name] for name in known if name in sys.modules]
-    return {key: value for each in loaded for key, value in each.told(native).items()}
+    return {key: value for each in loaded for key, value in each.metadata(native).items()}

@@ -78,12 +78,12 @@ def test_how_long_a_quota_held_the_program_back(
     used(3, 5_000_000)
     waits = ProcessorWaits(str(tmp_path))
     waits.begin()
-    assert waits.told() == {}
+    assert waits.figures() == {}
     used(8, 45_000_000)
-    assert waits.told() == {"throttled": 5, "throttled_ns": 40_000_000}
+    assert waits.figures() == {"throttled": 5, "throttled_ns": 40_000_000}
     for group in groups:
         (group / "cpu.stat").write_text("garbage")
-    assert waits.told() == {}
+    assert waits.figures() == {}
 
 
 def test_how_long_the_main_thread_had_no_processor(tmp_path: Path) -> None:
@@ -91,23 +91,23 @@ def test_how_long_the_main_thread_had_no_processor(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     waits = ProcessorWaits(str(tmp_path))
     waits.begin()
-    assert waits.told() == {}
+    assert waits.figures() == {}
     (folder / "schedstat").write_text("1000 200 3\n")
-    assert waits.told() == {}
+    assert waits.figures() == {}
     waits = ProcessorWaits(str(tmp_path))
-    assert waits.told() == {}
+    assert waits.figures() == {}
     waits.begin()
     (folder / "schedstat").write_text("5000 900 7\n")
-    assert waits.told() == {"main_delay_ns": 700}
+    assert waits.figures() == {"main_delay_ns": 700}
     waits.end()
     (folder / "schedstat").write_text("6000 1900 9\n")
-    assert waits.told() == {"main_delay_ns": 700}
+    assert waits.figures() == {"main_delay_ns": 700}
     waits.begin()
     (folder / "schedstat").write_text("7000 1950 9\n")
-    assert waits.told() == {"main_delay_ns": 750}
+    assert waits.figures() == {"main_delay_ns": 750}
     (folder / "schedstat").unlink()
     waits.end()
-    assert waits.told() == {}
+    assert waits.figures() == {}
 
 
 FORBIDS = """
@@ -122,7 +122,7 @@ from pyhybrid.capture.machine import ProcessorWaits
 sys.addaudithook(forbid)
 waits = ProcessorWaits()
 waits.begin()
-assert waits.told() == {}
+assert waits.figures() == {}
 print(sorted(machine.describe()))
 """
 
