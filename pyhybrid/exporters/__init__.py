@@ -12,19 +12,20 @@ from pyhybrid.tables.profile import Profile
 
 
 class Exporter:
-    """A format; `name` is the word after `-f`."""
+    """An exporter writes a format; `name` is the word after `-f`."""
 
     name: str
     help: str
     suffix = ""  # of its file's name, after what the profile's begins with
     keeps_old = False  # what stands in the file's place stays, as PATH.old
     is_text = True
-    mode = 0o666  # of its file, less what the umask says
+    mode = 0o666  # of its file, less what the umask takes
 
     def default_path(self, profile: Profile, prefix: str) -> str | None:
-        """Where it goes if nobody says; `prefix` is what the profile file's name begins with.
+        """Return where it goes if nobody names a file; `prefix` is what the profile file's name
+        begins with.
 
-        None: it writes no file.
+        It is None where it writes no file.
         """
         return prefix + self.suffix
 
@@ -33,17 +34,17 @@ class Exporter:
 
         With `limit_bytes` the formats that are written unasked (table.FORMATS) keep below it, by
         being coarser.  All others somebody named: they are whole.  Their size has the bounds of
-        what they tell of: paths (--max-nodes), samples in time (--max-timeline), calls
-        (--max-calls, --events).  Returns what is to be said of the file: what follows its
-        name.
+        what they hold: paths (--max-nodes), samples in time (--max-timeline), calls (--max-calls,
+        --events).  Returns the notes on the file: what follows its name.
         """
         raise NotImplementedError
 
     def prepare(self, profile: Profile, path: str) -> None:
-        """It is about to be written, and to be put at `path`, where something may stand."""
+        """Prepare: it is about to be written, and to be put at `path`, where something may
+        stand."""
 
     def refuses(self, profile: Profile, path: str) -> str:
-        """Why it must not be put at `path` after all; "" where it may.  Raises OSError."""
+        """Return why it must not be put at `path` after all; "" where it may.  Raises OSError."""
         return ""
 
 
@@ -58,16 +59,17 @@ SEPARATORS = ASCII | str.maketrans({";": ":", "\n": " ", "\r": " "})
 # Weights of call paths within a limit of bytes: coarser where they are many, never less in all.
 #
 # The paths with most weight are whole, or as much of them as perf shows; of the others the function
-# alone is told, and of those with least only the thread.
+# alone is written, and of those with least only the thread.
 
 ALL = 1 << 32  # frames of a path
-SHOWN = 127  # frames that perf shows of a call chain unless told otherwise
+SHOWN = 127  # frames that perf shows of a call chain without --max-stack
 
-Size = Callable[[int, int], int]  # of a record, by its row and how many frames of its path are told
+Size = Callable[[int, int], int]  # of a record, by its row and how many frames its path keeps
 
 
 class Summed(NamedTuple):
-    """A path's weight on a thread, in ns: `frames` of those from the leaf `row` on are told."""
+    """Hold a path's weight on a thread, in ns: `frames` of those from the leaf `row` on are
+    written."""
 
     thread: int
     row: int
@@ -84,23 +86,23 @@ def within(
     addresses: Sequence[int],
     size: Size,
 ) -> tuple[list[Summed], float]:
-    """What fits, and the share of the weight whose paths are told.
+    """Return what fits, and the share of the weight whose paths are written.
 
     `addresses` are those of all rows.
     """
     ordered = sorted(rows, key=_WEIGHT, reverse=True)
     n = _that_fit(ordered, SHOWN, limit_bytes * 3 // 4, size)
-    told = [row._replace(frames=SHOWN) for row in ordered[:n]]
-    told_ns, total_ns = (sum(row.weight_ns for row in each) for each in (told, ordered))
+    whole = [row._replace(frames=SHOWN) for row in ordered[:n]]
+    whole_ns, total_ns = (sum(row.weight_ns for row in each) for each in (whole, ordered))
     others = by_function(ordered[n:], limit_bytes // 8, addresses, size)
-    return told + others, told_ns / (total_ns or 1)
+    return whole + others, whole_ns / (total_ns or 1)
 
 
 def by_function(
     rows: Iterable[Summed], limit_bytes: int, functions: Sequence[int], size: Size
 ) -> list[Summed]:
-    """One for each thread and function, by `functions` of all rows; within the limit, but for one
-    more a thread."""
+    """Return one for each thread and function, by `functions` of all rows; within the limit, but
+    for one more a thread."""
     single = _together(rows, 1, lambda row: (row.thread, functions[row.row]))
     single.sort(key=_WEIGHT, reverse=True)
     n = _that_fit(single, 1, limit_bytes, size)
@@ -108,7 +110,7 @@ def by_function(
 
 
 def _that_fit(rows: list[Summed], frames: int, limit_bytes: int, size: Size) -> int:
-    """How many of `rows`."""
+    """Return how many of `rows` fit."""
     n = 0
     while n < len(rows) and (limit_bytes := limit_bytes - size(rows[n].row, frames)) >= 0:
         n += 1
@@ -118,7 +120,7 @@ def _that_fit(rows: list[Summed], frames: int, limit_bytes: int, size: Size) -> 
 def _together(
     rows: Iterable[Summed], frames: int, key: Callable[[Summed], tuple[int, int]]
 ) -> list[Summed]:
-    """One for all that have a key."""
+    """Return one for all that have a key."""
     weights: dict[tuple[int, int], int] = {}
     first: dict[tuple[int, int], int] = {}
     for row in rows:
@@ -148,7 +150,8 @@ _CLASSES = {
 
 
 class _Exporters(Mapping[str, type[Exporter]]):
-    """The classes by name.  Each is imported when it is asked for: at the end of a run, few are."""
+    """Map names to the classes.  Each class is imported when it is asked for: at the end of a run,
+    few are."""
 
     def __getitem__(self, name: str) -> type[Exporter]:
         module, _, each = _CLASSES[name].partition(":")

@@ -31,14 +31,14 @@ _LINE_ENDS = ASCII | str.maketrans({"\n": " ", "\r": " "})
 
 
 class Callgrind(Exporter):
-    """Writes costs of functions and calls, all threads together."""
+    """Write costs of functions and calls, all threads together."""
 
     name = "callgrind"
     help = "exact calls and times for KCachegrind and callgrind_annotate"
     min_time_ns = 0  # functions with a total below are part of their callers
 
     def default_path(self, profile: Profile, prefix: str) -> str:
-        """callgrind.out beside the profile, as its readers look for callgrind.out*;
+        """Return callgrind.out beside the profile, as its readers look for callgrind.out*; it is
         callgrind.out.NAME where the profile has a name of its own."""
         folder, name = os.path.split(prefix)
         if profile.meta.get("custom_prefix"):
@@ -47,13 +47,13 @@ class Callgrind(Exporter):
         return os.path.join(folder, "callgrind.out" + suffix)
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where nothing was traced."""
+        """Write it; raises PyhybridError where nothing was traced."""
         for line in self.lines(profile):
             file.write(line.encode("utf-8", "backslashreplace") + b"\n")
         return []
 
     def lines(self, profile: Profile) -> list[str]:
-        """The lines, without line ends."""
+        """Return the lines, without line ends."""
         functions = traced_calls(profile, self.min_time_ns)
         total_ns = sum(function.self_ns for function in functions.values())
         command = " ".join(profile.process.argv).translate(_LINE_ENDS)
@@ -75,7 +75,7 @@ class Callgrind(Exporter):
         ]
 
     def _views(self, profile: Profile) -> Iterator[str]:
-        """What was done to the figures."""
+        """Yield what was done to the figures."""
         if profile.view.compensated:
             yield COMPENSATED
         if self.min_time_ns:
@@ -100,10 +100,10 @@ def _body(functions: dict[int, FunctionCalls], names: "_Names") -> Iterator[str]
 
 
 class _Names:
-    """Files and functions as they are written: "(1) name" first, then "(1)".
+    """Name files and functions as they are written: "(1) name" first, then "(1)".
 
-    A file's functions of one name have their lines in their names: readers tell functions apart by
-    file and name alone.
+    A file's functions of one name have their lines in their names: readers know functions by file
+    and name alone.
     """
 
     def __init__(self, profile: Profile, functions: dict[int, FunctionCalls]) -> None:
@@ -115,16 +115,16 @@ class _Names:
         self._shared = Counter((f.file, f.name) for f in map(profile.frames.__getitem__, functions))
 
     def line(self, frame: int) -> int:
-        """The first line of the function; 0: unknown."""
+        """Return the first line of the function; 0: unknown."""
         return self._frames[frame].line or 0 if frame != ROOT else 0
 
     def file(self, frame: int) -> str:
-        """What stands after fl= and cfi=."""
+        """Return what stands after fl= and cfi=."""
         name = self._file(frame)
         return _numbered(self._files, name, name)
 
     def function(self, frame: int) -> str:
-        """What stands after fn= and cfn=."""
+        """Return what stands after fn= and cfn=."""
         if frame == ROOT:
             return _numbered(self._functions, (NO_FILE, THREADS), THREADS)
         row = self._frames[frame]

@@ -32,7 +32,7 @@ BIN_NS = 100_000_000  # of the counter
 
 
 class Chrome(Exporter):
-    """Writes calls, samples and counters of all threads."""
+    """Write calls, samples and counters of all threads."""
 
     name = "chrome"
     help = "trace events for Perfetto and DevTools: calls, samples, CPU use in time"
@@ -57,7 +57,7 @@ class Chrome(Exporter):
 
 
 class _Trace:
-    """The events of a profile."""
+    """Make the events of a profile."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -67,7 +67,7 @@ class _Trace:
         self.n_missing = 0
 
     def events(self) -> Iterator[str]:
-        """One by one."""
+        """Yield them one by one."""
         for process in self._profile.processes.values():
             yield self._name("process_name", process.pid, 0, title(process))
         for number, thread in self._profile.threads.items():
@@ -102,7 +102,7 @@ class _Trace:
     def _samples(
         self, thread: int, chunks: Iterator[Chunk], use: defaultdict[int, dict[str, int]]
     ) -> Iterator[str]:
-        """A profile of its own for each thread; adds what CPU time it had to `use`."""
+        """Yield a profile of its own for each thread; what CPU time it had is added to `use`."""
         profile, row = self._profile, self._profile.threads[thread]
         of_stack = take(FoldedTree.of(profile).of_node, array("I", profile.stacks.node))
         nodes, last_us, period_ns = Nodes(profile), None, profile.period_ns
@@ -131,7 +131,7 @@ class _Trace:
                     use[us * 1000 // BIN_NS][label] += periods * period_ns
 
     def _counters(self, use: dict[int, dict[str, int]]) -> Iterator[str]:
-        """How many processors each thread used, by bins of time."""
+        """Yield how many processors each thread used, by bins of time."""
         labels = dict.fromkeys(label for each in use.values() for label in each)
         bins = {each for at in use for each in (at, at + 1)}
         for at in sorted(bins):

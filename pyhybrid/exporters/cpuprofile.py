@@ -19,7 +19,7 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
-# Call paths as V8's CPU profiler tells them, which the formats chrome and cpuprofile have.
+# Call paths as V8's CPU profiler has them, which the formats chrome and cpuprofile have.
 #
 # Format: Chrome DevTools Protocol, `Profiler.ProfileNode` - nodes are numbered from 1, the root,
 # on, and have a call frame whose lines count from 0.
@@ -28,7 +28,7 @@ ROOT = 1
 
 
 class Nodes:
-    """Those of a thread, made as they are needed."""
+    """Hold those of a thread, made as they are needed."""
 
     def __init__(self, profile: Profile) -> None:
         self._tree, self._functions = FoldedTree.of(profile), functions(profile)
@@ -38,7 +38,8 @@ class Nodes:
         self.new: list[dict[str, Any]] = [{"id": ROOT, "callFrame": _call_frame("(root)", "", 0)}]
 
     def of(self, node: int) -> int:
-        """The number of a folded node; what is made for it is added to `new`, parents first."""
+        """Return the number of a folded node; what is made for it is added to `new`, parents
+        first."""
         path = []
         while node not in self._numbers:
             path.append(node)
@@ -63,14 +64,14 @@ def _call_frame(name: str, file: str, line: int) -> dict[str, Any]:
 
 
 class CpuProfile(Exporter):
-    """Writes the thread with most samples: the format has no place for others."""
+    """Write the thread with most samples: the format has no place for others."""
 
     name = "cpuprofile"
     help = "for VS Code: the samples of one thread, that with most of them unless --thread says"
     suffix = ".cpuprofile"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where there are no samples."""
+        """Write it; raises PyhybridError where there are no samples."""
         thread = max(profile.threads.values(), key=lambda row: row.recorded, default=None)
         if not thread or not thread.recorded:
             raise PyhybridError(f"{profile.path}: no samples, which this format is made of")

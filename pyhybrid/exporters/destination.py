@@ -39,19 +39,20 @@ def _forget(path: str) -> None:
 
 
 def named(output: str) -> str:
-    """The path that -o means: `-` is stdout."""
+    """Return the path that -o means: `-` is stdout."""
     return "/dev/stdout" if output == "-" else output
 
 
 class Output(NamedTuple):
-    """The file that was written (None: none was, the notes say why), and notes for the user."""
+    """Hold the file that was written (None: none was, the notes have why), and notes for the
+    user."""
 
     path: str | None
     notes: list[str]
 
 
 class _Refused(Exception):
-    """The exporter must not put the file there."""
+    """This is raised where the exporter must not put the file there."""
 
 
 def export_to(
@@ -121,7 +122,7 @@ def _make_folder(path: str) -> None:
 
 
 def _descriptor(path: str) -> int | None:
-    """The number in /dev/stdout, /dev/fd/N, /proc/self/fd/N."""
+    """Return the number in /dev/stdout, /dev/fd/N, /proc/self/fd/N."""
     folder, name = os.path.split(path)
     link = os.path.join(os.path.realpath(folder), name)
     with contextlib.suppress(OSError):

@@ -51,7 +51,7 @@ _LIBRARY = 1  # a type of a resource
 
 
 class Table:
-    """Rows of these columns."""
+    """Hold rows of these columns."""
 
     def __init__(self, *columns: str) -> None:
         self._columns: dict[str, list[Any]] = {name: [] for name in columns}
@@ -65,26 +65,26 @@ class Table:
         return self.length - 1
 
     def content(self) -> dict[str, Any]:
-        """As it is written."""
+        """Return it as it is written."""
         return {**self._columns, "length": self.length}
 
 
 class Numbered[Key]:
-    """Numbers of what rows were made of."""
+    """Number what rows were made of."""
 
     def __init__(self, make: Callable[[Key], int]) -> None:
         self._make = make
         self._numbers: dict[Key, int] = {}
 
     def __call__(self, key: Key) -> int:
-        """The row's number; the row is made if it is not there."""
+        """Return the row's number; the row is made if it is not there."""
         if key not in self._numbers:
             self._numbers[key] = self._make(key)
         return self._numbers[key]
 
 
 class Shared:
-    """All of one profile."""
+    """Hold all of one profile."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -113,7 +113,7 @@ class Shared:
         self._frame = Numbered(self._new_frame)
 
     def tables(self) -> dict[str, Any]:
-        """As they are written, once nothing more is asked for."""
+        """Return them as they are written, once nothing more is asked for."""
         return {
             "stackTable": self._stacks.content(),
             "frameTable": self._frames.content(),
@@ -125,7 +125,7 @@ class Shared:
         }
 
     def stack(self, row: int) -> int | None:
-        """The stack of a row of the table `stack`; None: it has no frame that is shown."""
+        """Return the stack of a row of the table `stack`; None: it has no frame that is shown."""
         path, steps, known = self._paths.of_row[row], [], self._stack_of_path
         while path not in known:
             steps.append(path)
@@ -212,7 +212,7 @@ INTERVAL = 1  # a marker's phase
 
 
 class Firefox(Exporter):
-    """Writes the folded call paths of every sample."""
+    """Write the folded call paths of every sample."""
 
     name = "firefox"
     help = "for profiler.firefox.com: samples of all threads in time"
@@ -220,7 +220,7 @@ class Firefox(Exporter):
     is_text = False
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where there are no samples."""
+        """Write it; raises PyhybridError where there are no samples."""
         if not profile.sampled:
             raise PyhybridError(f"{profile.path}: no samples, which Firefox's format is made of")
         shared = Shared(profile)
@@ -285,7 +285,7 @@ def _schema(name: str, label: str, **fields: str) -> dict[str, Any]:
 
 
 class _Thread:
-    """A thread; its times are milliseconds from the start."""
+    """Build a thread; its times are milliseconds from the start."""
 
     def __init__(self, profile: Profile, shared: Shared, thread: int) -> None:
         self._profile, self._shared, self._row = profile, shared, profile.threads[thread]
@@ -295,7 +295,7 @@ class _Thread:
         self._last_ms = 0.0
 
     def content(self, chunks: Iterator[Chunk], calls: list[Call]) -> dict[str, Any]:
-        """The thread, as it is written."""
+        """Return the thread, as it is written."""
         for chunk in chunks:
             self._add_samples(chunk)
             for state, begin_ns, end_ns in gil_runs(chunk, self._profile.period_ns):

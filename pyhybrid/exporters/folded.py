@@ -27,7 +27,7 @@ from pyhybrid.views.labels import labels_of
 #
 # Where all would be too much, deep paths are cut in their middle, which makes those of a recursion
 # one line, and the lines with most weight are written. Of what the others say, thread and function
-# are told, or the thread alone.  No weight is left out.
+# are written, or the thread alone.  No weight is left out.
 
 THREAD = -1  # where a node is expected: the thread itself, above all nodes
 SHOWN = 128  # frames of a path that is cut, half of them from each end
@@ -37,24 +37,24 @@ Weights = Counter[tuple[int, int]]  # in ns, by thread and folded node or THREAD
 
 
 class FoldedPaths:
-    """The lines of a profile without their counts."""
+    """Make the lines of a profile without their counts."""
 
     def __init__(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> None:
-        """`labels` by frame id."""
+        """Take `labels` by frame id."""
         self._tree = tree
         self._threads = {t: profile.thread_name(t).translate(SEPARATORS) for t in profile.threads}
         self._longest_thread = max(map(_size, self._threads.values()), default=0)
         self._names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
 
     def whole(self, weights: Weights) -> Counter[str]:
-        """All lines, and their weights."""
+        """Return all lines, and their weights."""
         totals: Counter[str] = Counter()
         for (thread, node), weight_ns in weights.items():
             totals[self._line(thread, self._path(node))] += weight_ns
         return totals
 
     def total_bytes(self, weights: Weights) -> int:
-        """About how many bytes the lines take, if no two are one."""
+        """Return about how many bytes the lines take, if no two are one."""
         of_frame = {frame: 1 + _size(name) for frame, name in self._names.items()}
         of_thread = {thread: _size(name) for thread, name in self._threads.items()}
         of_node = dict.fromkeys((0, THREAD), _COUNT_BYTES + len(INTERPRETER))
@@ -71,7 +71,7 @@ class FoldedPaths:
         return total
 
     def within(self, weights: Weights, limit_bytes: int) -> tuple[Counter[str], float]:
-        """Lines within the limit, and the share of the weight whose paths they tell."""
+        """Return lines within the limit, and the share of the weight whose paths they have."""
         rows = [Summed(*key, weight_ns) for key, weight_ns in weights.items()]
         rows.sort(key=lambda row: -row.weight_ns)
         totals: Counter[str] = Counter()
@@ -108,7 +108,8 @@ class FoldedPaths:
         return [*self._path(outer), LEFT_OUT, *reversed(inner)]
 
     def _outer(self) -> tuple[list[int], list[int]]:
-        """Of each node the depth, and the last one of those kept at the root's end (THREAD: 0)."""
+        """Return for each node the depth, and the last one of those kept at the root's end (THREAD:
+        0)."""
         depth, outer = [0], [0]
         for node, parent in enumerate(self._tree.parent[1:], 1):
             depth.append(depth[parent] + 1)
@@ -116,7 +117,7 @@ class FoldedPaths:
         return [*depth, 0], [*outer, 0]
 
     def _size_alone(self, row: int, frames: int) -> int:
-        """Of a line of a thread and a function."""
+        """Return the size of a line of a thread and a function."""
         name = self._names[self._tree.frame[row]] if frames and row > 0 else INTERPRETER
         return self._longest_thread + _size(LEFT_OUT) + _size(name) + _COUNT_BYTES
 
@@ -129,7 +130,7 @@ MICROSECOND = 1000  # nanoseconds
 
 
 class Folded(Exporter):
-    """Writes the folded call tree (call_tree/folded_tree.py) as folded stacks, sorted by line."""
+    """Write the folded call tree (call_tree/folded_tree.py) as folded stacks, sorted by line."""
 
     name = "folded"
     help = "folded stacks for flamegraph.pl"
@@ -161,13 +162,13 @@ class Folded(Exporter):
         return notes
 
     def lines(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> list[str]:
-        """The lines, sorted, without line ends; `labels` by frame id."""
+        """Return the lines, sorted, without line ends; `labels` by frame id."""
         weights, unit_ns = self._weights(profile, tree)
         weights, labels = _without_imports(profile, tree, weights, labels)
         return _lines(FoldedPaths(profile, tree, labels).whole(weights), unit_ns)
 
     def _weights(self, profile: Profile, tree: FoldedTree) -> tuple[Weights, int]:
-        """By thread and folded node; and the unit of a line's count, in ns."""
+        """Return the weights by thread and folded node; and the unit of a line's count, in ns."""
         of_node, nodes = tree.of_node, profile.stacks.node
         weights: Weights = Counter()
         for sampled in profile.sampled:
@@ -186,7 +187,7 @@ class Folded(Exporter):
 def _without_imports(
     profile: Profile, tree: FoldedTree, weights: Weights, labels: dict[int, str]
 ) -> tuple[Weights, dict[int, str]]:
-    """What import statements run is theirs, and they have one name."""
+    """Give import statements what they run, under one name."""
     found = tree.imports
     if not any(found.outer):
         return weights, labels
@@ -205,7 +206,7 @@ def _lines(totals: Counter[str], unit_ns: int) -> list[str]:
 
 
 def _in_units(totals: Counter[str], unit_ns: int) -> Iterator[tuple[str, int]]:
-    """In whole units; what a path has more is the next one's.
+    """Yield them in whole units; what a path has more is the next one's.
 
     So the sums of all functions, whose paths follow each other, are right to a unit.
     """
@@ -216,8 +217,8 @@ def _in_units(totals: Counter[str], unit_ns: int) -> Iterator[tuple[str, int]]:
 
 
 def _merged(weights: Weights, parent: Sequence[int], least_ns: int) -> Weights:
-    """Weights by (thread, node), of nodes whose inclusive weight is `least_ns` or more; that of
-    others is the nearest such node's above, or the thread's own: (thread, THREAD)."""
+    """Merge weights by (thread, node), of nodes whose inclusive weight is `least_ns` or more; that
+    of others is the nearest such node's above, or the thread's own: (thread, THREAD)."""
     inclusive = weights.copy()
     todo = [(-node, thread) for thread, node in weights]
     heapify(todo)

@@ -38,14 +38,14 @@ LEFT_OUT = ("functions", "program_lines", "paths", "lines", "written", "left_out
 
 
 class ProcessMeta(Record):
-    """A process of the profile."""
+    """Describe a process of the profile."""
 
     pid: int
     command: str
 
 
 class ThreadMeta(Record):
-    """A thread: how much the columns have of it."""
+    """Describe a thread: how much the columns have of it."""
 
     process: int  # its place in `processes`
     name: str
@@ -57,14 +57,14 @@ class ThreadMeta(Record):
 
 
 class WhySlow(Record):
-    """Why a step was slow."""
+    """Describe why a step was slow."""
 
     number: int
     why: str
 
 
 class StepsMeta(Record):
-    """What the page knows of all steps beside the columns."""
+    """Hold what the page knows of all steps beside the columns."""
 
     phases: list[str]
     median_ns: int
@@ -72,7 +72,7 @@ class StepsMeta(Record):
 
 
 class GpuMeta(Record):
-    """Beside the columns: streams are (device, stream), windows (begin, end)."""
+    """Hold what is beside the columns: streams are (device, stream), windows (begin, end)."""
 
     tick_ns: int
     streams: list[tuple[int, int]]
@@ -81,7 +81,7 @@ class GpuMeta(Record):
 
 
 class SourceFile(Record):
-    """What the page knows of a file."""
+    """Hold what the page knows of a file."""
 
     file: str
     note: str
@@ -90,7 +90,7 @@ class SourceFile(Record):
 
 
 class Meta(Record):
-    """What the page knows beside its columns."""
+    """Hold what the page knows beside its columns."""
 
     format: int
     summary: Summary  # without LEFT_OUT
@@ -112,7 +112,7 @@ class Meta(Record):
 
 
 class Html(Exporter):
-    """Writes the page."""
+    """Write the page."""
 
     name = "html"
     help = "a page for a browser, which holds all it needs: flame graph, table, threads, source"
@@ -203,7 +203,7 @@ STATES = ("returned", "raised", "partial")  # web/src/profile.ts has these, too.
 
 
 def add_calls(profile: Profile, tree: Tree, strings: Strings, columns: Columns) -> int:
-    """The slowest calls in order of time; returns how many there are in all."""
+    """Add the slowest calls in order of time; returns how many there are in all."""
     start_ns = profile.process.start_ns or 0
     threads = {thread: at for at, thread in enumerate(profile.threads)}
     calls = sorted(
@@ -222,7 +222,7 @@ def add_calls(profile: Profile, tree: Tree, strings: Strings, columns: Columns) 
 
 
 def add_lines(profile: Profile, strings: Strings, columns: Columns) -> None:
-    """Hits and times of the lines that a run with --lines recorded."""
+    """Add hits and times of the lines that a run with --lines recorded."""
     rows = [(each.file, line) for each in function_lines(profile) for line in each.lines]
     columns.add("line.file", (strings.number(file) for file, _ in rows))
     columns.add("line.line", (line.line for _, line in rows))
@@ -234,7 +234,8 @@ def add_lines(profile: Profile, strings: Strings, columns: Columns) -> None:
 
 
 def add_steps(profile: Profile, columns: Columns) -> StepsMeta | None:
-    """The steps in order of time, and what to say of them all; None: there are none."""
+    """Add the steps in order of time, and return what is known of them all; None: there are
+    none."""
     found = steps_of(profile)
     if not found:
         return None
@@ -260,7 +261,8 @@ GPU_TICK_NS = 100  # of their times
 
 
 def add_gpu(profile: Profile, tree: Tree, strings: Strings, columns: Columns) -> GpuMeta | None:
-    """What the page is told of it beside the columns; None: nothing is known of a GPU."""
+    """Add it, and return what the page has of it beside the columns; None: nothing is known of a
+    GPU."""
     if not profile.gpu:
         return None
     start_ns = profile.process.start_ns or 0
@@ -301,7 +303,7 @@ MAX_CHARACTERS = 2_000_000  # of all
 def sources(
     profile: Profile, by_line: Counter[tuple[str, int]], others: Mapping[str, str]
 ) -> tuple[list[SourceFile], list[str]]:
-    """The files and their texts, those with most samples first.
+    """Return the files and their texts, those with most samples first.
 
     `others`: the text of what has no file.
     """

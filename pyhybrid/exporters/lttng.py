@@ -13,13 +13,13 @@ from pyhybrid.tables.profile import Profile
 
 
 class Lttng(PStats):
-    """Emits them; writes no file."""
+    """Emit them; this writes no file."""
 
     name = "lttng"
     help = "exact calls and times as events sysmon:function_stats, for the LTTng session that runs"
 
     def default_path(self, profile: Profile, prefix: str) -> None:
-        """It writes no file."""
+        """Return None: it writes no file."""
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Emit them.  Raises PyhybridError where nothing was traced, or nobody records."""

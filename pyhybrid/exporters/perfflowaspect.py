@@ -29,9 +29,9 @@ from pyhybrid.tables import Usage
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.call_events import BEGINS, GAP, Edge, edges
 
-# PERFFLOW_OPTIONS, by which PerfFlowAspect is told what to write and where.
+# PERFFLOW_OPTIONS, by which a user chooses what PerfFlowAspect writes and where.
 #
-# `name=solver:log-dir=traces:log-event=Compact`; what each means is told at
+# `name=solver:log-dir=traces:log-event=Compact`; what each means is described at
 # https://perfflowaspect.readthedocs.io and in the class below.
 
 VARIABLE = "PERFFLOW_OPTIONS"
@@ -53,10 +53,11 @@ _DEFAULTS = {
 
 
 class PerfflowOptions:
-    """The options of an environment."""
+    """Hold the options of an environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Raises UsageError for a value that does not exist; of unknown options see `notes`."""
+        """Parse them; raises UsageError for a value that does not exist; of unknown options see
+        `notes`."""
         self._environment = environment
         self._values = dict(_DEFAULTS)
         self.notes: list[str] = []
@@ -75,7 +76,7 @@ class PerfflowOptions:
         return self._values[name] == value
 
     def path(self, hostname: str, pid: int) -> str:
-        """Of the file, in log-dir."""
+        """Return the path of the file, in log-dir."""
         words = ["perfflow"]
         for word in self._values["log-filename-include"].split(","):
             known = {
@@ -90,7 +91,7 @@ class PerfflowOptions:
         return os.path.normpath(os.path.join(self._values["log-dir"], ".".join(words) + ".pfw"))
 
     def _instance_path(self) -> str:
-        """Where in a hierarchy of batch jobs the program ran."""
+        """Return where in a hierarchy of batch jobs the program ran."""
         environ = self._environment
         unique = environ.get("FLUX_JOB_ID")
         if unique is None:
@@ -110,7 +111,7 @@ WITHIN_NS = 500
 
 
 class Pfw(Exporter):
-    """Writes the calls of the event log, or those that were kept."""
+    """Write the calls of the event log, or those that were kept."""
 
     name = "pfw"
     help = "calls as PerfFlowAspect writes them (PERFFLOW_OPTIONS), for Hatchet and Perfetto"
@@ -120,7 +121,7 @@ class Pfw(Exporter):
         return PerfflowOptions(os.environ)
 
     def default_path(self, profile: Profile, prefix: str) -> str | None:
-        """Where PerfFlowAspect would write; None: its options say that nothing is written."""
+        """Return where PerfFlowAspect would write; None: by its options nothing is written."""
         if self._options.has("log-enable", "false"):
             return None
         return self._options.path(str(profile.meta.get("hostname", "")), profile.process.pid)
@@ -133,7 +134,7 @@ class Pfw(Exporter):
             raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where no calls were kept."""
+        """Write it; raises PyhybridError where no calls were kept."""
         if self._options.has("log-enable", "false"):
             return [f"no .pfw: {VARIABLE} has log-enable=false", *self._options.notes]
         with_usage = self._options.has("cpu-mem-usage", "true")
@@ -156,14 +157,14 @@ class Pfw(Exporter):
 
 
 class _Open(Struct):
-    """A call that has begun, and the end of the last one in it."""
+    """Hold a call that has begun, and the end of the last one in it."""
 
     begin_ns: int
     inner_ns: int = 0
 
 
 class _Trace:
-    """The events of a profile's calls."""
+    """Make the events of a profile's calls."""
 
     def __init__(self, profile: Profile, compact: bool, with_usage: bool) -> None:
         meta = profile.meta
@@ -173,7 +174,7 @@ class _Trace:
         self.n_calls = self.n_missing = 0
 
     def lines(self) -> Iterator[str]:
-        """Event by event."""
+        """Yield them event by event."""
         for _, of_thread in groupby(edges(self._profile), lambda edge: edge.thread):
             yield from self._of_thread(of_thread)
 
@@ -204,7 +205,7 @@ class _Trace:
                 yield events.end(edge, microseconds(last_ns))
 
     def _usage(self, edge: Edge, usage: Usage, begin_ns: int, end_ns: int) -> Iterator[str]:
-        """Counters that have a call's values while it ran, in percent and kB (1000 bytes)."""
+        """Yield counters that have a call's values while it ran, in percent and kB (1000 bytes)."""
         share = 100 * (usage.cpu_ns or 0) / (end_ns - begin_ns or 1)
         values = {"cpu_usage": share, "memory_usage": (usage.resident_end or 0) / 1000}
         for at_ns, shown in (begin_ns, values), (end_ns, dict.fromkeys(values, 0.0)):

@@ -28,7 +28,8 @@ _VARINT, _BYTES = 0, 2  # wire types
 
 
 def varint(value: int) -> bytes:
-    """A number of 64 bits: seven in a byte, the lowest first; negative ones as two's complement."""
+    """Encode a number of 64 bits: seven in a byte, the lowest first; negative ones as two's
+    complement."""
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -39,18 +40,18 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int | bool) -> bytes:
-    """A field that is a number; nothing for 0, which is what readers take it for."""
+    """Encode a field that is a number; nothing for 0, which is what readers take it for."""
     return varint(field << 3 | _VARINT) + varint(value) if value else b""
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """A field that is a message, or bytes."""
+    """Encode a field that is a message, or bytes."""
     content = b"".join(parts)
     return varint(field << 3 | _BYTES) + varint(len(content)) + content
 
 
 def packed(field: int, values: Iterable[int]) -> bytes:
-    """A field that is many numbers."""
+    """Encode a field that is many numbers."""
     return message(field, *map(varint, values))
 
 
@@ -58,7 +59,7 @@ EXECUTABLE = 1  # of a segment's flags
 
 
 class Pprof(Exporter):
-    """Writes the folded call paths, all threads in one profile, with labels that tell them."""
+    """Write the folded call paths, all threads in one profile, with labels that name them."""
 
     name = "pprof"
     help = "for `go tool pprof`: samples by function, line and label"
@@ -76,7 +77,7 @@ class Pprof(Exporter):
 
 
 class _Parts:
-    """The messages of one profile, in an order in which each one's numbers are known."""
+    """Make the messages of one profile, in an order in which each one's numbers are known."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -85,7 +86,7 @@ class _Parts:
         self._labels: dict[tuple[int, str, int], bytes] = {}
 
     def all(self, exact: bool) -> Iterator[bytes]:
-        """Field by field."""
+        """Yield them field by field."""
         profile, meta = self._profile, self._profile.meta
         clock = "wall" if meta.get("clock") == "wall" else "cpu"
         types = [("samples", "count"), (clock, "nanoseconds")] if profile.sampled else []
@@ -116,7 +117,7 @@ class _Parts:
         return number(1, self._text(kind)) + number(2, self._text(unit))
 
     def _samples(self, exact: list[int]) -> Iterator[bytes]:
-        """One for each path, thread and state; of exact values they have `exact`."""
+        """Yield one for each path, thread and state; of exact values they have `exact`."""
         sampled = SampledPaths(self._profile)
         totals: dict[tuple[int, int, str, int], list[int]] = {}
         for row in self._profile.sampled:
@@ -131,7 +132,8 @@ class _Parts:
             yield self._sample(steps.of(path), [*values, *exact], self._label(thread, gil, waits))
 
     def _exact(self, samples: list[int]) -> Iterator[bytes]:
-        """One for each path of functions and thread; of samples' values they have `samples`."""
+        """Yield one for each path of functions and thread; of samples' values they have
+        `samples`."""
         profile, tree = self._profile, FoldedTree.of(self._profile)
         totals: dict[tuple[int, int], list[int]] = {}
         exact = profile.exact
@@ -175,7 +177,7 @@ class _Parts:
         return outermost.module if location.address is not None else None
 
     def _mappings(self) -> Iterator[bytes]:
-        """Of the libraries that locations are in: names are known, pprof need not look.
+        """Yield the libraries that locations are in: names are known, pprof need not look.
 
         The first one is what pprof calls the profile's file: the executable is below all others.
         """
@@ -219,14 +221,14 @@ class _Parts:
 
 
 class _Steps:
-    """The encoded locations of paths, the leaf first."""
+    """Hold the encoded locations of paths, the leaf first."""
 
     def __init__(self, parent: Sequence[int], encoded: list[bytes]) -> None:
         self._parent, self._encoded = parent, encoded
         self._made: dict[int, bytes] = {0: b""}
 
     def of(self, path: int) -> bytes:
-        """Of a path and all above it."""
+        """Return that of a path and all above it."""
         steps = []
         while path not in self._made:
             steps.append(path)

@@ -21,7 +21,7 @@ Figures = tuple[int, int, float, float]
 
 
 class PStats(Exporter):
-    """Writes calls and times of the program's functions, all threads together."""
+    """Write calls and times of the program's functions, all threads together."""
 
     name = "pstats"
     help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
@@ -30,14 +30,14 @@ class PStats(Exporter):
     min_time_ns = 0  # functions with a total below are part of their callers
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where nothing was traced."""
+        """Write it; raises PyhybridError where nothing was traced."""
         marshal.dump(self.stats(profile), file)
         return []
 
     def stats(
         self, profile: Profile
     ) -> dict[Key, tuple[int, int, float, float, dict[Key, Figures]]]:
-        """What is written.  Frames that pstats cannot tell apart are one function."""
+        """Return what is written.  Frames that are the same to pstats are one function."""
         c_names = profile.c_names
         keys = {f.id: _key(f, c_names.get(f.id, f.name)) for f in profile.frames.values()}
         functions: dict[Key, Figures] = {}
@@ -56,12 +56,12 @@ class PStats(Exporter):
 
 
 def _key(frame: Frame, name: str) -> Key:
-    """As pstats knows a function; `~` is the file of what has none."""
+    """Return it as pstats knows a function; `~` is the file of what has none."""
     return _text(frame.file or "~"), frame.line or 0, _text(name)
 
 
 def _text(name: str) -> str:
-    """Printable: readers write the names to streams that refuse lone surrogates."""
+    """Return it printable: readers write the names to streams that refuse lone surrogates."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 

@@ -27,7 +27,7 @@ Weighted = tuple[int, int, int]  # a thread, a folded node, a weight in ns
 
 
 class Speedscope(Exporter):
-    """Writes the folded call paths."""
+    """Write the folded call paths."""
 
     name = "speedscope"
     help = "for speedscope: each thread's stacks in order of time"
@@ -66,7 +66,7 @@ class Speedscope(Exporter):
 
 
 def _samples(profile: Profile, tree: FoldedTree) -> Iterator[Weighted]:
-    """By thread, in order of time."""
+    """Yield them by thread, in order of time."""
     of_stack, period_ns = take(tree.of_node, array("I", profile.stacks.node)), profile.period_ns
     for chunk in profile.program_timeline():
         for place, periods in zip(chunk.place, periods_of(chunk), strict=True):
@@ -74,7 +74,7 @@ def _samples(profile: Profile, tree: FoldedTree) -> Iterator[Weighted]:
 
 
 def _exact(profile: Profile, tree: FoldedTree) -> Iterator[Weighted]:
-    """By thread."""
+    """Yield them by thread."""
     exact, of_node = profile.exact, tree.of_node
     for thread, node, self_ns in zip(exact.thread, exact.node, exact.self_ns, strict=True):
         if self_ns:
@@ -82,7 +82,7 @@ def _exact(profile: Profile, tree: FoldedTree) -> Iterator[Weighted]:
 
 
 class _Stacks:
-    """Folded nodes as stacks of frames, which are numbered as they are needed."""
+    """Hold folded nodes as stacks of frames, which are numbered as they are needed."""
 
     def __init__(self, profile: Profile, tree: FoldedTree) -> None:
         self.frames: list[dict[str, Any]] = []
@@ -91,7 +91,7 @@ class _Stacks:
         self._made: dict[int, list[int]] = {}
 
     def of(self, weighted: Iterable[Weighted]) -> tuple[list[list[int]], list[int]]:
-        """The samples and weights of one thread."""
+        """Return the samples and weights of one thread."""
         samples: list[list[int]] = []
         weights: list[int] = []
         last = -1

@@ -1,7 +1,7 @@
 """Chrome's trace events of calls, as text: what the formats chrome and pfw have in common.
 
 Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-- an event is a JSON object; ph says what it is (B, E: a begin and an end on a thread; X: a whole
+- an event is a JSON object; ph is its kind (B, E: a begin and an end on a thread; X: a whole
 call; C: values of a counter), ts and dur are microseconds.
 """
 
@@ -21,7 +21,7 @@ _WITHIN = ("resume", "yield")  # the call has begun, or goes on
 
 
 class CallEvents:
-    """Events of one profile's calls: `name` is the qualified name, `cat` the module."""
+    """Make events of one profile's calls: `name` is the qualified name, `cat` the module."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -29,38 +29,38 @@ class CallEvents:
         self._heads: dict[tuple[int, int], str] = {}
 
     def begin(self, edge: Edge, us: str) -> str:
-        """The begin of a call at `us`."""
+        """Return the begin of a call at `us`."""
         call, arguments = edge.call, {}
         if call and call.attributes:
             arguments = json.loads(call.attributes)
         return self._event(edge, f'"B","ts":{us}', arguments)
 
     def end(self, edge: Edge, us: str) -> str:
-        """Its end: how, unless it returned, and what the call used where that is known."""
+        """Return its end: how, unless it returned, and what the call used where that is known."""
         return self._event(edge, f'"E","ts":{us}', self._ended(edge))
 
     def whole(self, edge: Edge, us: str, duration_us: str) -> str:
-        """All of it, by its end."""
+        """Return all of it, by its end."""
         return self._event(edge, f'"X","ts":{us},"dur":{duration_us}', self._ended(edge))
 
     def values(self, edge: Edge, us: str, values: dict[str, float]) -> str:
-        """Values of a counter with the function's name, from `us` on."""
+        """Return values of a counter with the function's name, from `us` on."""
         return self._event(edge, f'"C","ts":{us}', values)
 
     def usage(self, edge: Edge) -> Usage | None:
-        """What the kept call used that begins or ends here for good; None: not known."""
+        """Return what the kept call used that begins or ends here for good; None: not known."""
         return self._usage.get(edge.call.id) if edge.call and edge.how not in _WITHIN else None
 
     def _ended(self, edge: Edge) -> dict[str, Any]:
-        told: dict[str, Any] = {} if edge.how in _USUAL else {"ended": edge.how}
+        facts: dict[str, Any] = {} if edge.how in _USUAL else {"ended": edge.how}
         if usage := self.usage(edge):
-            told |= {name: value for name, value in usage._asdict().items() if value is not None}
-            del told["call"]
-        return told
+            facts |= {name: value for name, value in usage._asdict().items() if value is not None}
+            del facts["call"]
+        return facts
 
     def _event(self, edge: Edge, rest: str, arguments: Mapping[str, Any]) -> str:
-        told = f',"args":{json.dumps(arguments)}' if arguments else ""
-        return f'{self._head(edge.thread, edge.node)}"ph":{rest}{told}}}'
+        ending = f',"args":{json.dumps(arguments)}' if arguments else ""
+        return f'{self._head(edge.thread, edge.node)}"ph":{rest}{ending}}}'
 
     def _head(self, thread: int, node: int) -> str:
         key = (thread, node)
@@ -76,7 +76,7 @@ class CallEvents:
         return self._heads[key]
 
     def _module(self, frame: Frame) -> str:
-        """Its __name__ where that is known, else as its file seems to be imported."""
+        """Return its __name__ where that is known, else as its file seems to be imported."""
         if frame.id in self._profile.codes:
             return encodable(self._profile.codes[frame.id].module)
         if frame.kind != "python" or not frame.file:
@@ -89,7 +89,7 @@ class CallEvents:
 
 
 def missing(n_events: int, profile: Profile) -> list[str]:
-    """What to say of a trace's file that lacks so many begins and ends, or calls."""
+    """Return the notes on a trace's file that lacks so many begins and ends, or calls."""
     notes = [f"lacks {n_events:,} begins and ends"] if n_events else []
     if n_calls := n_left_out(profile):
         notes.append(f"lacks about {n_calls:,} calls that were not kept (--max-calls)")
@@ -97,5 +97,5 @@ def missing(n_events: int, profile: Profile) -> list[str]:
 
 
 def microseconds(ns: int) -> str:
-    """With all digits, which a double may not have."""
+    """Return it with all digits, which a double may not have."""
     return f"{ns // 1000}.{ns % 1000:03}"

@@ -1,4 +1,4 @@
-"""What viewers are told of functions and of the run, by formats that have places for each part."""
+"""What viewers show of functions and of the run, by formats that have places for each part."""
 
 import os
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ CREATOR = f"pyhybrid {__version__}"
 
 
 class Function(NamedTuple):
-    """A frame's: `file` is its source file where that is known, else its library; "": neither.
+    """Name a frame: `file` is its source file where that is known, else its library; "": neither.
 
-    line: its first one; 0: not known.
+    The line is its first one; 0: not known.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Function(NamedTuple):
 
 
 def functions(profile: Profile) -> dict[int, Function]:
-    """By frame id.  All text is such as UTF-8 has."""
+    """Return them by frame id.  All text is such as UTF-8 has."""
     labels = labels_of(profile, full_names=False)
 
     def function(frame: Frame) -> Function:
@@ -38,18 +38,18 @@ def functions(profile: Profile) -> dict[int, Function]:
 
 
 def encodable(text: str) -> str:
-    """Without surrogates that are alone, as names of files may have them."""
+    """Return it without surrogates that are alone, as names of files may have them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def title(process: Process) -> str:
-    """Which run: its script or module."""
+    """Return which run it is: its script or module."""
     argv = [os.path.basename(process.executable or "python"), *process.argv[1:]]
     return encodable(" ".join([argv[0], *map(os.path.basename, argv[1:2]), *argv[2:]]))
 
 
 def facts(profile: Profile) -> Iterator[tuple[str, str]]:
-    """What there is to say of the run and of what its figures are worth, each with its heading."""
+    """Yield the facts of the run and of what its figures are worth, each with its heading."""
     meta = profile.meta
     yield "command", encodable(" ".join(profile.process.argv))
     yield "profiler", CREATOR

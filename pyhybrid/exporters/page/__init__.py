@@ -19,10 +19,9 @@ from pyhybrid.base.hashes import sha256
 
 
 class Columns:
-    """Named columns, which become one text."""
+    """Collect named columns, which become one text."""
 
     def __init__(self) -> None:
-        """None yet."""
         # Of each: where it begins, how many values it has, how many bytes each of them.
         self.index: dict[str, tuple[int, int, int]] = {}
         self._parts: list[bytes] = []
@@ -49,12 +48,13 @@ class Columns:
         self._size += n * width
 
     def text(self) -> str:
-        """All of them, gzip in base64."""
+        """Return all of them, gzip in base64."""
         return base64.b64encode(gzip.compress(b"".join(self._parts), 6, mtime=0)).decode()
 
 
 def steps(values: Iterable[int], before: int = 0) -> "array[int]":
-    """From each value to the next one, the first from `before`; none is less than the last."""
+    """Return the steps from each value to the next one, the first from `before`; none is less than
+    the last."""
     return array("Q", (to - since for since, to in pairwise([before, *values])))
 
 
@@ -84,7 +84,7 @@ _DOCUMENT = """<!doctype html>
 
 
 def document(title: str, meta: dict[str, Any], columns: Columns) -> str:
-    """The file's text.  `meta` may have whatever texts: it goes to the columns."""
+    """Return the file's text.  `meta` may have whatever texts: it goes to the columns."""
     js, css = ((_FOLDER / name).read_text("utf-8") for name in ("page.js", "page.css"))
     policy = _POLICY.format(script=_hash(js), style=_hash(css))
     columns.add_text("meta", [json.dumps(meta, separators=(",", ":"))])

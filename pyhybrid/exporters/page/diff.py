@@ -22,7 +22,7 @@ from pyhybrid.views.diff.step_changes import StepChange
 
 
 class ShownChange(Record):
-    """Nanoseconds, and the relative change's 95 % interval; null: not known."""
+    """Hold nanoseconds, and the relative change's 95 % interval; null: not known."""
 
     before: float
     after: float
@@ -32,7 +32,7 @@ class ShownChange(Record):
 
 
 class ComparedStep(Record):
-    """Of a training's steps: step_changes.StepChange says what each is."""
+    """Hold a training's steps: step_changes.StepChange has what each is."""
 
     name: str
     median: ShownChange
@@ -42,7 +42,7 @@ class ComparedStep(Record):
 
 
 class ComparedFunction(Record):
-    """What is known of a function: runs.FunctionChange says what each is."""
+    """Hold what is known of a function: runs.FunctionChange has what each is."""
 
     frame: int
     total: ShownChange | None
@@ -54,7 +54,7 @@ class ComparedFunction(Record):
 
 
 class ComparisonFacts(Record):
-    """What the runs are, and what differs."""
+    """Hold what the runs are, and what differs."""
 
     version: str
     facts: list[tuple[str, str, bool]]  # name, text, and whether it needs care
@@ -69,14 +69,14 @@ class ComparisonFacts(Record):
 
 
 class ComparisonMeta(Record):
-    """What the page knows beside its columns."""
+    """Hold what the page knows beside its columns."""
 
     format: int
     comparison: ComparisonFacts
 
 
 def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
-    """The file's text.  The runs of `paths` are those before, then those after."""
+    """Return the file's text.  The runs of `paths` are those before, then those after."""
     shown = [each for each in comparison.functions if _is_shown(each)]
     numbers = {
         function: number

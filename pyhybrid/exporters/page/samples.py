@@ -15,7 +15,8 @@ TICK_NS = 10_000  # of the samples' times
 
 
 class Samples:
-    """Each sample: when, in what state, and its leaf: a path by function and a path by line."""
+    """Hold each sample: when, in what state, and its leaf: a path by function and a path by
+    line."""
 
     def __init__(self, profile: Profile, tree: Tree, strings: Strings) -> None:
         """Number the paths by line."""
@@ -29,7 +30,7 @@ class Samples:
         self._leaf_place = take(of_stack, first)
 
     def _paths_by_line(self) -> "array[int]":
-        """Of each stack the path of those of its frames of which the line is known."""
+        """Return for each stack the path of those of its frames of which the line is known."""
         profile, stacks, frames = self._profile, self._profile.stacks, self._profile.frames
         file_of = {
             number: self._strings.number(frame.file or "") if frame.kind == "python" else 0
@@ -60,7 +61,7 @@ class Samples:
         return of_stack
 
     def add(self, columns: Columns) -> list[int]:
-        """All columns; returns how many samples each thread has."""
+        """Add all columns; returns how many samples each thread has."""
         start_ns = self._profile.process.start_ns or 0
         numbers = {thread: at for at, thread in enumerate(self._profile.threads)}
         n_of = [0] * len(numbers)
@@ -105,8 +106,8 @@ class Samples:
         return weights
 
     def by_line(self) -> Counter[tuple[str, int]]:
-        """The periods of samples that were on each line, or in what it called, by file and line;
-        where a line calls itself, more than once."""
+        """Return the periods of samples that were on each line, or in what it called, by file and
+        line; where a line calls itself, more than once."""
         texts = list(self._strings)
         own = array("q", bytes(8 * len(self._parents)))
         for leaf, n in self.weights.items():

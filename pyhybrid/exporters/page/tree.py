@@ -26,14 +26,14 @@ INLINED, RUN, NOT_FIRST, OWN, FOLDED_AWAY = 1, 2, 4, 8, 16
 
 
 class Strings:
-    """Texts, each once, by number; number 0 is the empty one."""
+    """Number texts, each once; number 0 is the empty one."""
 
     def __init__(self) -> None:
-        """Only the empty one."""
+        """Hold only the empty one."""
         self._number = {"": 0}
 
     def number(self, text: str) -> int:
-        """Of this text."""
+        """Return the number of this text."""
         return self._number.setdefault(text, len(self._number))
 
     def __iter__(self) -> Iterator[str]:
@@ -41,7 +41,7 @@ class Strings:
 
 
 class Tree:
-    """The folded tree of a profile, with the page's own numbers of its frames."""
+    """Hold the folded tree of a profile, with the page's own numbers of its frames."""
 
     def __init__(self, profile: Profile, strings: Strings, plumbing: bool) -> None:
         """Fold it; with `plumbing` the sampled paths are there as they were, too."""
@@ -61,7 +61,8 @@ class Tree:
         self.import_frame = len(used) + 1 if any(self._imports.outer) else 0
 
     def _sampled_nodes(self) -> dict[int, int]:
-        """The nodes of all paths that were sampled, with plumbing: the page's number of each."""
+        """Return the nodes of all paths that were sampled, with plumbing: the page's number of
+        each."""
         stacks, parent = self._profile.stacks, self._profile.nodes.parent
         found = {0}
         for node in {stacks.node[row.stack] for row in self._profile.recorded}:
@@ -71,15 +72,15 @@ class Tree:
         return {node: at for at, node in enumerate(sorted(found))}
 
     def with_plumbing(self, node: int) -> int:
-        """The page's number of a node of the profile's, among those that were sampled."""
+        """Return the page's number of a node of the profile's, among those that were sampled."""
         return self._sampled.get(node, 0)
 
     def number(self, frame: int) -> int:
-        """The page's number of a frame."""
+        """Return the page's number of a frame."""
         return self._number[frame]
 
     def add_frames(self, columns: Columns) -> None:
-        """The functions; number 0 is the root."""
+        """Add the functions; number 0 is the root."""
         text = self._strings.number
         labels, kinds = labels_of(self._profile), self.folded.kinds
         on_paths = set(self.folded.frame)
@@ -109,8 +110,8 @@ class Tree:
         return "interpreter" if is_c else frame.kind
 
     def _place(self, frame: Frame) -> tuple[str, str]:
-        """Where it is, shortly, and the whole path: of a Python function its file, of a native one
-        its library."""
+        """Return where it is, shortly, and the whole path: of a Python function its file, of a
+        native one its library."""
         if frame.kind == "python":
             folder = str(self._profile.meta.get("cwd") or "")
             return shorten_file(frame.file or "?", folder), frame.file or ""
@@ -119,7 +120,7 @@ class Tree:
         return os.path.basename(path), path
 
     def add_nodes(self, columns: Columns) -> None:
-        """The paths: how far back each one's parent is, its function, whether it is an import
+        """Add the paths: how far back each one's parent is, its function, whether it is an import
         statement's (1) or below one (2); and those that were sampled with all their frames."""
         parent, frame = self.folded.parent, self.folded.frame
         inside, outer = self._imports.where, self._imports.outer
@@ -134,8 +135,8 @@ class Tree:
         columns.add("plumbing.frame", frames)
 
     def add_exact(self, columns: Columns) -> tuple[list[int], int]:
-        """What events counted of each path, thread by thread: how many rows each thread has, and
-        the unit of their times in ns."""
+        """Add what events counted of each path, thread by thread: how many rows each thread has,
+        and the unit of their times in ns."""
         exact, folded = self._profile.exact, self.folded
         threads = list(self._profile.threads)
         of_row = take(folded.of_node, exact.node)
@@ -172,7 +173,7 @@ class Tree:
         return [len(rows) for rows in per_thread.values()], unit_ns
 
     def add_functions(self, columns: Columns) -> None:
-        """What events counted of each function on each thread."""
+        """Add what events counted of each function on each thread."""
         threads = {thread: at for at, thread in enumerate(self._profile.threads)}
         rows = sorted(self._by_thread.items())
         columns.add("function.thread", (threads[thread] for (thread, _), _ in rows))

@@ -30,10 +30,11 @@ REGIONS = range(0x2000_0000_0000, 0x5000_0000_0000, 0x0100_0000)
 
 
 class SyntheticAddresses:
-    """The plan for one profile: `of_frame` by frame id, `jit` as (start, size) of page ranges.
+    """Plan the addresses of one profile: `of_frame` by frame id, `jit` as (start, size) of page
+    ranges.
 
     `moved` are those of native frames, which have addresses of their own, too; `left_out` stands
-    for frames of a path that perf.data does not tell.
+    for frames of a path that perf.data does not have.
     """
 
     def __init__(self, profile: Profile, moved: Collection[int] = ()) -> None:
@@ -63,7 +64,7 @@ class SyntheticAddresses:
 
 
 def stack_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
-    """Where the frame of each row of `profile.stacks` is."""
+    """Return where the frame of each row of `profile.stacks` is."""
     stacks, homes, moved = profile.stacks, synthetic.of_frame, synthetic.moved
     frames = map(profile.nodes.frame.__getitem__, stacks.node)
     return [
@@ -73,7 +74,7 @@ def stack_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int
 
 
 def node_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
-    """Where the frame of each node is; native functions are at their starts."""
+    """Return where the frame of each node is; native functions are at their starts."""
     starts = synthetic.of_frame | synthetic.moved
     for frame in profile.frames.values():
         if frame.kind == "native" and frame.id not in starts:
@@ -83,7 +84,7 @@ def node_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]
 
 
 def _ranges(pages: list[int]) -> list[tuple[int, int]]:
-    """Sorted page numbers as (start, size) in bytes, neighbours together."""
+    """Return sorted page numbers as (start, size) in bytes, neighbours together."""
     ranges: list[tuple[int, int]] = []
     for page in pages:
         start = page * PAGE
@@ -95,7 +96,7 @@ def _ranges(pages: list[int]) -> list[tuple[int, int]]:
 
 
 def _own_base(profile: Profile) -> int:
-    """One of REGIONS, by what tells the run from all others."""
+    """Return one of REGIONS, by what distinguishes the run from all others."""
     meta = profile.meta
     keys = ("boot_id", "start_unix_ns", "start_ns")
     run = repr((profile.process.pid, *(meta.get(key) for key in keys)))
@@ -104,7 +105,7 @@ def _own_base(profile: Profile) -> int:
 
 
 def _free_base(base: int, size: int, taken: list[tuple[int, int]]) -> int:
-    """The first one from `base` on where nothing of `taken`, (start, size), is."""
+    """Return the first one from `base` on where nothing of `taken`, (start, size), is."""
     while ends := [at + length for at, length in taken if at < base + size and base < at + length]:
         base = -(-max(ends) // REGIONS.step) * REGIONS.step
     return base
@@ -120,7 +121,7 @@ KERNEL_TEXT = 0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8200_0000  # without KASLR
 
 
 class Mapping(NamedTuple):
-    """Memory, in bytes, and the file that perf takes the names of its code from."""
+    """Map memory, in bytes, to the file that perf takes the names of its code from."""
 
     start: int
     size: int
@@ -130,9 +131,9 @@ class Mapping(NamedTuple):
 
 
 def nameless(profile: Profile) -> list[int]:
-    """The frames of libraries of which perf finds no names: the perf map tells them.
+    """Return the frames of libraries of which perf finds no names: the perf map has them.
 
-    Of a vdso it has names only where its build-id is in perf's cache.
+    For a vdso it has names only where its build-id is in perf's cache.
     """
     modules = profile.modules
     return [
@@ -144,14 +145,15 @@ def nameless(profile: Profile) -> list[int]:
 
 
 class Images:
-    """The files and the kernel of the machine that was profiled, and the perf map.
+    """Hold the files and the kernel of the machine that was profiled, and the perf map.
 
     `kernel_text`: where the kernel's code begins and ends; `kernel_build_id`: b"" if it is not
     known; `anonymous`: the memory of synthetic addresses and of code in no module.
     """
 
     def __init__(self, profile: Profile, moved: Collection[int] | None = None) -> None:
-        """`moved`: native frames that the perf map names; None: those that are `nameless`."""
+        """Collect them; `moved`: native frames that the perf map names; None: those that are
+        `nameless`."""
         moved = nameless(profile) if moved is None else moved
         self.synthetic = SyntheticAddresses(profile, moved)
         self.kernel_text: tuple[int, int] = tuple(profile.meta.get("kernel_text") or KERNEL_TEXT)
@@ -160,5 +162,5 @@ class Images:
         self.anonymous = [Mapping(start, size, 0, "//anon", b"") for start, size in ranges]
 
     def build_id(self, module: Module) -> bytes:
-        """The build-id by which perf asks for the module's file; b"" for its path alone."""
+        """Return the build-id by which perf asks for the module's file; b"" for its path alone."""
         return bytes.fromhex(module.build_id or "")[:BUILD_ID_SIZE]

@@ -49,7 +49,8 @@ ModuleKey = tuple[str, str | None]  # path and build-id: the loads of one file
 
 
 class Hits:
-    """`modules`: the loads of each file that was hit; `kernel`: the kernel's addresses."""
+    """Collect what was hit: `modules` are the loads of each file; `kernel` are the kernel's
+    addresses."""
 
     def __init__(self, profile: Profile, synthetic: SyntheticAddresses) -> None:
         """Walk the paths of both events."""
@@ -97,7 +98,7 @@ class Hits:
         return at < len(self._homeless) and self._homeless[at] < start + size
 
     def segments(self, module: Module) -> list[Segment]:
-        """The code of its file."""
+        """Return the code of its file."""
         return [
             Segment(start - module.base, size, file_offset)
             for start, size, file_offset, flags in module.segments
@@ -105,7 +106,7 @@ class Hits:
         ]
 
     def symbols(self, key: ModuleKey) -> list[Symbol]:
-        """The file's functions that were hit and have names."""
+        """Return the file's functions that were hit and have names."""
         return [
             Symbol(_name(frame), frame.address, frame.size or self._extent(frame, key))
             for frame in self._of_module[key]
@@ -113,7 +114,7 @@ class Hits:
         ]
 
     def kernel_symbols(self) -> list[Symbol]:
-        """The kernel's functions that were hit and have names, at absolute addresses."""
+        """Return the kernel's functions that were hit and have names, at absolute addresses."""
         return [
             Symbol(frame.name, frame.address + _WORD, frame.size or 1)
             for frame in (self._frames[number] for number in self._of_frame)
@@ -127,7 +128,7 @@ class Hits:
         frames: Sequence[int],
         addresses: Sequence[int],
     ) -> None:
-        """Leaves and what called them; each row has a parent, a frame and its address."""
+        """Collect leaves and what called them; each row has a parent, a frame and its address."""
         seen = {0}
         for row in leaves:
             while row not in seen:
@@ -136,7 +137,7 @@ class Hits:
                 row = parents[row]
 
     def _extent(self, frame: Frame, key: ModuleKey) -> int:
-        """Of a function whose size is not known: up to where it was hit last."""
+        """Return the extent of a function whose size is not known: up to where it was hit last."""
         start, last = frame.address or 0, 0
         for address in self._of_frame[frame.id]:
             for load in self._loads[key]:
@@ -164,7 +165,7 @@ _BETWEEN = "<kernel>"
 
 
 class Bundle(Images):
-    """The images of one profile; `files`: what perf asks for, contents by path below DIR."""
+    """Hold the images of one profile; `files`: what perf asks for, contents by path below DIR."""
 
     def __init__(self, profile: Profile) -> None:
         super().__init__(profile, moved=())
@@ -184,7 +185,7 @@ class Bundle(Images):
             self._add_kernel(hits)
 
     def build_id(self, module: Module) -> bytes:
-        """That of the image; the module's own if it has one."""
+        """Return that of the image; the module's own if it has one."""
         return self._build_ids.get((module.path, module.build_id)) or super().build_id(module)
 
     def _add_module(self, hits: Hits, keys: list[ModuleKey]) -> None:
@@ -198,7 +199,7 @@ class Bundle(Images):
         self._build_ids.update(dict.fromkeys(keys, identity))
 
     def _anonymous(self, path: str, memory: list[Mapping], named: list[Entry]) -> Iterator[Mapping]:
-        """The pieces of memory, one after the other in one image."""
+        """Yield the pieces of memory, one after the other in one image."""
         segments, symbols, at = [], list[Symbol](), PAGE
         for piece in memory:
             segments.append(Segment(at, piece.size, at))
@@ -227,10 +228,10 @@ class Bundle(Images):
         return identity
 
     def _add_kernel(self, hits: Hits) -> None:
-        """The kernel's functions, in an image that perf takes for its vmlinux.
+        """Add the kernel's functions, in an image that perf takes for its vmlinux.
 
         A list like /proc/kallsyms is for perf 6 alone: 7.2 prefers that of the kernel it runs on,
-        whatever the build-id.  `_text` tells perf where the kernel was loaded; what lies between
+        whatever the build-id.  `_text` shows perf where the kernel was loaded; what lies between
         the functions has a name, too.  The build-id is the image's: by the kernel's own perf takes
         what runs there, if it is the same kernel.
         """
@@ -266,7 +267,8 @@ def write_bundle(profile: Profile, folder: str, exact_times: bool = False) -> Ou
 
 
 def _claim(folder: str) -> bool:
-    """Make `folder`, or find it empty; `.debug` in it says that it is ours.  True: it was made."""
+    """Make `folder`, or find it empty; `.debug` in it marks it as ours.  It is true where it was
+    made."""
     try:
         os.mkdir(folder)
     except FileExistsError:

@@ -33,7 +33,8 @@ _TEXT = _SECTIONS.index(".text")
 
 
 class Segment(NamedTuple):
-    """Executable code as the file would map it; addresses are the file's, sizes bytes."""
+    """A segment is executable code as the file would map it; addresses are the file's, sizes
+    bytes."""
 
     start: int
     size: int
@@ -41,7 +42,7 @@ class Segment(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A function at a virtual address of the file."""
+    """A symbol is a function at a virtual address of the file."""
 
     name: str
     start: int
@@ -49,7 +50,8 @@ class Symbol(NamedTuple):
 
 
 def disjoint(symbols: Iterable[Symbol]) -> list[Symbol]:
-    """By address, one for each; none reaches into the next, where perf would find either."""
+    """Sort them by address, one for each; none reaches into the next, where perf would find
+    either."""
     ordered = sorted({symbol.start: symbol for symbol in symbols}.values(), key=lambda s: s.start)
     cut = [
         each._replace(size=min(each.size, after.start - each.start))
@@ -61,7 +63,7 @@ def disjoint(symbols: Iterable[Symbol]) -> list[Symbol]:
 def elf_file(
     segments: Sequence[Segment], symbols: Iterable[Symbol], build_id: bytes = b""
 ) -> tuple[bytes, bytes]:
-    """The file's build-id and its contents; without `build_id` it is a hash of these.
+    """Return the file's build-id and its contents; without `build_id` it is a hash of these.
 
     `segments` are not empty, and by address.
     """

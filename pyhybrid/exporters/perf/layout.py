@@ -63,7 +63,8 @@ FEATURE_SAMPLE_TIME, FEATURE_CLOCKID, FEATURE_CLOCK_DATA = 21, 23, 29
 
 
 class Event(NamedTuple):
-    """An event: its name in reports, what of PERF_TYPE_SOFTWARE it is, what a sample stands for."""
+    """An event has its name in reports, what of PERF_TYPE_SOFTWARE it is, what a sample stands
+    for."""
 
     name: str
     config: int
@@ -71,13 +72,14 @@ class Event(NamedTuple):
 
 
 def _attr(event: Event) -> bytes:
-    """`struct perf_event_attr`."""
+    """Return a `struct perf_event_attr`."""
     what = (_SOFTWARE, _ATTR_SIZE, event.config, event.period)
     return _ATTR.pack(*what, _SAMPLE_TYPE, _READ_FORMAT_ID, _FLAGS, _CLOCK_MONOTONIC)
 
 
 def chain_bytes(addresses: "array[int]") -> bytes:
-    """A sample's call chain, leaf first; what does not fit a record goes, from the root's side.
+    """Return a sample's call chain, leaf first; what does not fit a record goes, from the root's
+    side.
 
     Addresses are int64: the kernel's are negative, and come first (elsewhere in damaged files
     only).
@@ -94,20 +96,20 @@ def chain_bytes(addresses: "array[int]") -> bytes:
 
 
 def sample_begin(event: int, size: int, ip: int) -> bytes:
-    """What of a SAMPLE record the event (by its place) and the stack decide; the call chain, of
-    `size` bytes, comes at the record's end."""
+    """Return what of a SAMPLE record the event (by its place) and the stack decide; the call chain,
+    of `size` bytes, comes at the record's end."""
     mode, ip = (_KERNEL, ip + (1 << 64)) if ip < 0 else (_USER, ip)
     return _SAMPLE_BEGIN.pack(_SAMPLE, mode, _SAMPLE_HEAD_SIZE + size, _FIRST_ID + event, ip)
 
 
 def sample_size(depth: int) -> int:
-    """The size of a SAMPLE record with so many frames (of MAX_CHAIN at most), some of them perhaps
-    the kernel's."""
+    """Return the size of a SAMPLE record with so many frames (of MAX_CHAIN at most), some of them
+    perhaps the kernel's."""
     return _SAMPLE_HEAD_SIZE + FRAME_SIZE * (3 + depth)
 
 
 def _padded(text: str, unit: int = 8) -> bytes:
-    """Text with at least one zero after it, to a multiple of `unit`."""
+    """Return text with at least one zero after it, to a multiple of `unit`."""
     raw = text.encode("utf-8", "surrogateescape")
     return raw + bytes(unit - len(raw) % unit)
 
@@ -124,17 +126,19 @@ def _event(kind: int, misc: int, body: bytes, pid: int, tid: int, time_ns: int) 
 
 
 def fork(pid: int, tid: int, time_ns: int) -> bytes:
-    """FORK: the process has a new thread, and none of this number that was there before."""
+    """Return a FORK record: the process has a new thread, and none of this number that was there
+    before."""
     return _event(_FORK, 0, struct.pack("<IIIIQ", pid, pid, tid, pid, time_ns), pid, pid, time_ns)
 
 
 def comm(pid: int, tid: int, name: str, time_ns: int = 0) -> bytes:
-    """COMM: the name of a thread."""
+    """Return a COMM record: the name of a thread."""
     return _event(_COMM, 0, struct.pack("<II", pid, tid) + _padded(name), pid, tid, time_ns)
 
 
 def kernel_map(start: int, end: int) -> bytes:
-    """MMAP of the kernel's code, which perf wants to see even where no sample lies in it.
+    """Return an MMAP record of the kernel's code, which perf wants to see even where no sample lies
+    in it.
 
     Its file offset is where `_text` was: so perf sees by how far the kernel has moved since.
     """
@@ -152,30 +156,30 @@ def mmap2(
     build_id: bytes = b"",
     time_ns: int = 0,
 ) -> bytes:
-    """MMAP2: executable memory; `path` "//anon" for what the perf map names."""
+    """Return an MMAP2 record: executable memory; `path` is "//anon" for what the perf map names."""
     misc = _USER
     identity = bytes(24)  # maj, min, ino, ino_generation
     if build_id:
         misc |= _MMAP_HAS_BUILD_ID
         identity = struct.pack("<BBH20s", min(len(build_id), BUILD_ID_SIZE), 0, 0, build_id)
     body = struct.pack("<IIQQQ", pid, pid, start, size, file_offset) + identity
-    body += struct.pack("<II", _READ_EXEC, 0) + _padded(path)  # MAP_PRIVATE is not told
+    body += struct.pack("<II", _READ_EXEC, 0) + _padded(path)  # MAP_PRIVATE is left out
     return _event(_MMAP2, misc, body, pid, pid, time_ns)
 
 
 def feature_string(text: str) -> bytes:
-    """A string as features carry it: its padded length, and it."""
+    """Return a string as features carry it: its padded length, and it."""
     raw = _padded(text, 64)
     return struct.pack("<I", len(raw)) + raw
 
 
 def feature_strings(texts: list[str]) -> bytes:
-    """A list of strings."""
+    """Return a list of strings."""
     return struct.pack("<I", len(texts)) + b"".join(map(feature_string, texts))
 
 
 def feature_event_desc(events: list[Event]) -> bytes:
-    """The events and their names."""
+    """Return the events and their names."""
     return struct.pack("<II", len(events), _ATTR_SIZE) + b"".join(
         _attr(event) + struct.pack("<I", 1) + feature_string(event.name) + struct.pack("<Q", number)
         for number, event in enumerate(events, _FIRST_ID)
@@ -183,17 +187,17 @@ def feature_event_desc(events: list[Event]) -> bytes:
 
 
 def feature_times(first_ns: int, last_ns: int) -> bytes:
-    """The times of the first and the last sample."""
+    """Return the times of the first and the last sample."""
     return struct.pack("<QQ", first_ns, last_ns)
 
 
 def feature_clock_data(unix_ns: int, monotonic_ns: int) -> bytes:
-    """The wall-clock time at a time of this file."""
+    """Return the wall-clock time at a time of this file."""
     return struct.pack("<IIQQ", 1, _CLOCK_MONOTONIC, unix_ns, monotonic_ns)
 
 
 def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
-    """The build-ids of files: (path, build-id)."""
+    """Return the build-ids of files: (path, build-id)."""
     return b"".join(
         _record(
             _BUILD_ID,
@@ -206,12 +210,13 @@ def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
 
 
 def head_size(n_events: int) -> int:
-    """The size of `head`: the header, the ids, the attributes with the places of their ids."""
+    """Return the size of `head`: the header, the ids, the attributes with the places of their
+    ids."""
     return _FILE_HEADER.size + n_events * (8 + _ATTR_SIZE + 16)
 
 
 def head(events: list[Event], data_size: int, features: list[int]) -> bytes:
-    """All that comes before the data; `features` are the numbers of those that follow it."""
+    """Return all that comes before the data; `features` are the numbers of those that follow it."""
     size, n = _FILE_HEADER.size, len(events)
     bits = [0, 0, 0, 0]
     for number in features:
@@ -228,7 +233,8 @@ def head(events: list[Event], data_size: int, features: list[int]) -> bytes:
 
 
 def tail(data_end: int, bodies: list[bytes]) -> bytes:
-    """The features after the data: where each is, then their bodies, in the order of numbers."""
+    """Return the features after the data: where each is, then their bodies, in the order of
+    numbers."""
     at = data_end + 16 * len(bodies)
     sections = []
     for body in bodies:

@@ -37,7 +37,7 @@ UNSAFE = SEPARATORS | str.maketrans({"(": "[", ")": "]"})
 
 
 def missing(profile: Profile) -> list[str]:
-    """A note where the map that perf would read is not this profile's."""
+    """Return a note where the map that perf would read is not this profile's."""
     path = perf_map_path(profile.process.pid)
     first = SyntheticAddresses(profile).base
     try:
@@ -54,7 +54,7 @@ def missing(profile: Profile) -> list[str]:
 
 
 class Entry(NamedTuple):
-    """A line of the map."""
+    """An entry is a line of the map."""
 
     start: int
     size: int
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 
 class PerfMap(Exporter):
-    """Writes the map of the profiled process."""
+    """Write the map of the profiled process."""
 
     name = "perf-map"
     help = "names for perf.data, /tmp/perf-PID.map"
@@ -70,7 +70,7 @@ class PerfMap(Exporter):
     _theirs = _mark = b""
 
     def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where perf looks for it."""
+        """Return where perf looks for it."""
         return perf_map_path(profile.process.pid)
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
@@ -81,24 +81,25 @@ class PerfMap(Exporter):
         return []
 
     def prepare(self, profile: Profile, path: str) -> None:
-        """What the program's runtimes wrote at `path` becomes part of it."""
+        """Make what the program's runtimes wrote at `path` part of it."""
         self._theirs = _theirs(profile, path)
         if path == perf_map_path(profile.process.pid):
             self._mark = mark(profile, self._theirs)
             self._theirs = without_mark(self._theirs)
 
     def refuses(self, profile: Profile, path: str) -> str:
-        """A link, another user's file and another process's map are left alone."""
+        """Leave a link, another user's file and another process's map alone."""
         reason = _why_not(profile, path)
         return f"{reason}; perf will not name Python functions" if reason else ""
 
     def lines(self, profile: Profile, theirs: bytes = b"") -> list[str]:
-        """The lines, by address, without line ends; `theirs`: a map whose functions are kept."""
+        """Return the lines, by address, without line ends; `theirs`: a map whose functions are
+        kept."""
         return [f"{start:x} {size:x} {name}" for start, size, name in entries(profile, theirs)]
 
 
 def entries(profile: Profile, theirs: bytes = b"") -> list[Entry]:
-    """Names of synthetic addresses and of code in no module, by address; `theirs`: as `lines`."""
+    """Name synthetic addresses and code in no module, by address; `theirs`: as `lines`."""
     addresses = SyntheticAddresses(profile, nameless(profile))
     jit = _jit_functions(profile, addresses, theirs)
     found = [Entry(addresses.left_out, FRAME_SIZE, LEFT_OUT)]
@@ -127,7 +128,7 @@ def _name(profile: Profile, frame: Frame) -> str:
 
 
 def _why_not(profile: Profile, path: str) -> str:
-    """Why nothing may be written there; "" where it may.  Raises OSError."""
+    """Return why nothing may be written there; "" where it may.  Raises OSError."""
     pid = profile.process.pid
     if path == perf_map_path(pid) and _is_another(pid, profile.meta):
         return f"process {pid} is another one now"
@@ -149,7 +150,7 @@ def _is_another(pid: int, meta: Mapping[str, Any]) -> bool:
 
 
 def _theirs(profile: Profile, path: str) -> bytes:
-    """What the program's runtimes wrote at `path`; nothing where it was not theirs."""
+    """Return what the program's runtimes wrote at `path`; nothing where it was not theirs."""
     if profile.meta.get("perf_map") != path:
         return b""
     try:
@@ -161,10 +162,11 @@ def _theirs(profile: Profile, path: str) -> bytes:
 def _jit_functions(
     profile: Profile, addresses: SyntheticAddresses, theirs: bytes
 ) -> list[tuple[str, int, int]]:
-    """Name, start and size of functions in no module, by address; the profile's own count most."""
-    told, functions = JitFunctions(), JitFunctions()
-    told.add_perf_map(theirs)
-    kept = told.functions()
+    """Return name, start and size of functions in no module, by address; the profile's own count
+    most."""
+    recorded, functions = JitFunctions(), JitFunctions()
+    recorded.add_perf_map(theirs)
+    kept = recorded.functions()
     earlier = {start for _, start, _ in kept if REGIONS.start <= start < REGIONS.stop}
     own = range(addresses.base, addresses.base + addresses.size)
     left_out = earlier if len(earlier) > MAX_EARLIER else own
@@ -179,7 +181,8 @@ def _jit_functions(
 
 
 def _gaps(ranges: list[tuple[int, int]], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of `ranges`, (start, size), without `taken`, (start, end); both by address."""
+    """Return what is left of `ranges`, (start, size), without `taken`, (start, end); both by
+    address."""
     left: list[tuple[int, int]] = []
     first = 0
     for start, size in ranges:

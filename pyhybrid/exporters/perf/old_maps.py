@@ -1,7 +1,7 @@
 """Perf maps of runs whose profile is gone, or was replaced twice: the next run removes them.
 
 Each run leaves one in /tmp, for perf finds it only there.  Which are ours, and of which profiles,
-says their first line, an entry that nothing lies at: `1 1 pyhybrid:[...]`.  What another program
+is in their first line, an entry that nothing lies at: `1 1 pyhybrid:[...]`.  What another program
 wrote, or wrote first, has none, and stays; so does that of a process that lives, of another user,
 and of a namespace in which other processes and files have these numbers and names.
 """
@@ -26,8 +26,8 @@ _MOST_FILES = 10_000  # that are looked at, of a folder with more
 
 
 def mark(profile: Profile, theirs: bytes) -> bytes:
-    """The first line of the profile's map; empty where what was there is not ours, and without
-    /proc: no later run removes it."""
+    """Return the first line of the profile's map; empty where what was there is not ours, and
+    without /proc: no later run removes it."""
     try:
         written_ns = os.stat(profile.path).st_mtime_ns
         known, spaces = _profiles(theirs) if theirs else [], _spaces()
@@ -41,14 +41,14 @@ def mark(profile: Profile, theirs: bytes) -> bytes:
 
 
 def without_mark(theirs: bytes) -> bytes:
-    """The entries of a map that may be ours."""
+    """Return the entries of a map that may be ours."""
     return theirs.partition(b"\n")[2] if theirs.startswith(_MARK) else theirs
 
 
 def remove_old() -> None:
     """Remove those in the folder of all maps; what cannot be removed stays.
 
-    Of the runs that a profile's last one came after, the newest one's map stays, too: it is that of
+    The map of the newest run that a profile's last one came after stays, too: it is that of
     `perf.data.old`.
     """
     folder, name = os.path.split(perf_map_path(0))
@@ -67,7 +67,7 @@ def remove_old() -> None:
 
 
 class _Map:
-    """A file that may be a map of ours, of profiles that are not there any more.
+    """Check a file that may be a map of ours, of profiles that are not there any more.
 
     `replaced`: the path of one in whose place another run's is; `written_ns`: when it was written.
     Raises OSError, or ValueError where it is none of ours.
@@ -90,21 +90,21 @@ class _Map:
                 self.replaced, self.written_ns = profile, written_ns
 
     def remove(self) -> None:
-        """Raises OSError."""
+        """Remove it.  Raises OSError."""
         if os.path.samestat(os.lstat(self._path), self._there):
             os.unlink(self._path)
 
 
 def _profiles(line: bytes) -> list[list[Any]]:
-    """Path, time of writing, process and begin of each profile that a map is of.  Raises
+    """Return path, time of writing, process and begin of each profile that a map is of.  Raises
     ValueError where it is none of ours, or of another namespace."""
     text, end, _ = line.partition(b"\n")
     if not (end and text.startswith(_MARK)):
         raise ValueError("not ours")
-    said = json.loads(text[len(_MARK) :])
-    if not isinstance(said, dict) or said.get("spaces") != _spaces():
+    facts = json.loads(text[len(_MARK) :])
+    if not isinstance(facts, dict) or facts.get("spaces") != _spaces():
         raise ValueError("of another namespace")
-    runs = said.get("runs")
+    runs = facts.get("runs")
     if not isinstance(runs, list) or any(map(_is_odd, runs)):
         raise ValueError("damaged")
     return runs
@@ -134,5 +134,5 @@ def _is_there(path: str, written_ns: int, pid: int, start_ns: int) -> bool | Non
 
 
 def _spaces() -> list[str]:
-    """The namespaces that this process is in.  Raises OSError."""
+    """Return the namespaces that this process is in.  Raises OSError."""
     return [os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "pid")]

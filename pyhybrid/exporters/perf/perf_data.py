@@ -3,15 +3,15 @@
 Format: layout.py.  Native frames are their addresses, named by perf from the files (by
 build-id); Python functions, pseudo-frames and native functions of which perf would find no name
 are synthetic addresses (addresses.py), named by the perf map (names_map.py).  A
-sample's period is its weight in nanoseconds.  Where calls were traced, a second event tells exact
+sample's period is its weight in nanoseconds.  Where calls were traced, a second event has exact
 self times if it is asked for, or if nothing was sampled (samples.py).  perf shows at most 127
-frames of a call chain unless told otherwise (`--max-stack`).
+frames of a call chain without `--max-stack`.
 
 Within a limit of bytes a file is coarser, never less in all.  First all samples of a thread and
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
 came, so each has the time of its thread's last sample, and CPU 0 (not -1, which readers of
 `perf script` take for no number).  Then the paths with most weight are cut to the frames that perf
-shows, and of the rest the function alone is told (exporters/__init__.py).
+shows, and of the rest the function alone is written (exporters/__init__.py).
 """
 
 import os
@@ -45,7 +45,7 @@ EXACT_PART = 8  # of the limit: that of exact times, whose paths are many and mo
 
 
 class Perf(Exporter):
-    """Writes perf.data; an older one becomes perf.data.old, as `perf record` does it."""
+    """Write perf.data; an older one becomes perf.data.old, as `perf record` does it."""
 
     name = "perf"
     help = "perf.data for perf report and perf script"
@@ -53,12 +53,13 @@ class Perf(Exporter):
     is_text = False
 
     def __init__(self, images: Images | None = None, exact_times: bool = False) -> None:
-        """`images` replaces the usual places of names; `exact_times`: with that event."""
+        """Take `images` in the place of the usual places of names; `exact_times`: with that
+        event."""
         self._images = images
         self.exact_times = exact_times
 
     def default_path(self, profile: Profile, prefix: str) -> str:
-        """perf.data beside the profile, where perf looks; PREFIX.perf.data with -o PREFIX or
+        """Return perf.data beside the profile, where perf looks; PREFIX.perf.data with -o PREFIX or
         in a `perf record` around the run, perf.data.PID where the usual prefix was in use."""
         if profile.meta.get("custom_prefix") or profile.meta.get("perf_trampoline"):
             return prefix + ".perf.data"
@@ -75,7 +76,7 @@ class Perf(Exporter):
 
 
 class _Samples:
-    """The events of a profile and their samples."""
+    """Hold the events of a profile and their samples."""
 
     def __init__(self, profile: Profile, synthetic: SyntheticAddresses, exact_times: bool) -> None:
         self._profile = profile
@@ -88,9 +89,9 @@ class _Samples:
         self._stacks = Chains(
             profile.stacks.parent, stack_addresses(profile, synthetic), 0, left_out
         )
-        told = profile.exact if exact_times or traced_only else []
-        self._told = [row for row in told if row.self_ns > 0]
-        has_exact = bool(self._told)
+        counted = profile.exact if exact_times or traced_only else []
+        self._counted = [row for row in counted if row.self_ns > 0]
+        has_exact = bool(self._counted)
         parents: Sequence[int] = profile.nodes.parent if has_exact else [0]
         nodes = node_addresses(profile, synthetic) if has_exact else [0]
         self._nodes = Chains(parents, nodes, len(self.events), left_out)
@@ -100,23 +101,23 @@ class _Samples:
         self._summed: list[Summed] | None = None  # None: every sample by itself
 
     def keep_within(self, limit_bytes: int) -> str:
-        """Of what is larger, tell less; what the file has then, and how to get all; or ""."""
-        said = []
-        exact_size = self._nodes.total_bytes([row.node for row in self._told])
+        """Reduce what is larger; returns what the file has then, and how to get all; or ""."""
+        notes = []
+        exact_size = self._nodes.total_bytes([row.node for row in self._counted])
         if (left := limit_bytes - exact_size) < (least := limit_bytes - limit_bytes // EXACT_PART):
             left = least
             self._exact, share = self._within(self._exact_rows(), limit_bytes - left, self._nodes)
-            said.append(f"exact times by call path for {share:.1%} of the time, else by function")
+            notes.append(f"exact times by call path for {share:.1%} of the time, else by function")
         size = sum(row.samples * self._stacks.size(row.stack) for row in self._profile.sampled)
         if size > left:
             self._summed = self._summed_rows()
-            said.append("summed periods, one sample per thread and call path")
+            notes.append("summed periods, one sample per thread and call path")
             if self._stacks.total_bytes([row.row for row in self._summed]) > left:
                 self._summed, share = self._within(self._summed, left, self._stacks)
-                said[-1] += f" of {SHOWN} frames at most for {share:.1%}, else by function"
+                notes[-1] += f" of {SHOWN} frames at most for {share:.1%}, else by function"
         how = " --exact-times" if exact_size and size else ""
         whole = f" (all: {exact_size + size >> 20} MB by `pyhybrid export -f perf{how}`)"
-        return "; ".join(said) + whole if said else ""
+        return "; ".join(notes) + whole if notes else ""
 
     @staticmethod
     def _within(
@@ -127,7 +128,7 @@ class _Samples:
     def _exact_rows(self) -> Iterable[Summed]:
         if self._exact is not None:
             return self._exact
-        return (Summed(row.thread, row.node, row.self_ns) for row in self._told)
+        return (Summed(row.thread, row.node, row.self_ns) for row in self._counted)
 
     def _summed_rows(self) -> list[Summed]:
         weights: Counter[tuple[int, int]] = Counter()
@@ -136,13 +137,13 @@ class _Samples:
         return [Summed(*key, weight) for key, weight in weights.items()]
 
     def times(self) -> tuple[int, int]:
-        """Of the clock's first sample and its last one."""
+        """Return the times of the clock's first sample and its last one."""
         threads = self._profile.threads.values()
         times = [t for thread in threads for t in (thread.first_ns, thread.last_ns) if t]
         return min(times, default=0), max(times, default=0)
 
     def in_order(self, first: list[Record]) -> Iterator[bytes]:
-        """All records by time, with those of `first`.
+        """Yield all records by time, with those of `first`.
 
         Exact samples come when all is over, later than the last of the clock: so
         `perf script --time 0%-100%` leaves them out.  Those of a thread whose number another one
@@ -179,7 +180,7 @@ def _write(profile: Profile, file: BinaryIO, images: Images, samples: _Samples) 
 
 
 def _side_records(profile: Profile, images: Images) -> Iterator[Record]:
-    """The kernel, the threads, and all that is mapped."""
+    """Yield the kernel, the threads, and all that is mapped."""
     pids = sorted({process.pid for process in profile.processes.values()})
     yield 0, form.kernel_map(*images.kernel_text)
     yield from _threads(profile)
@@ -199,7 +200,8 @@ def _side_records(profile: Profile, images: Images) -> Iterator[Record]:
 
 
 def _threads(profile: Profile) -> Iterator[Record]:
-    """Begins and names of threads; those that got a number again begin when they were seen."""
+    """Yield begins and names of threads; those that got a number again begin when they were
+    seen."""
     seen: set[int] = set()
     for thread in _by_begin(profile):
         pid = profile.pid_of(thread.id)
@@ -212,7 +214,8 @@ def _threads(profile: Profile) -> Iterator[Record]:
 
 
 def _by_begin(profile: Profile) -> list[Thread]:
-    """(Those that were never sampled have the last ids, whenever they were.)"""
+    """Sort the threads by their begin; those that were never sampled have the last ids, whenever
+    they were."""
     return sorted(profile.threads.values(), key=_begin_ns)
 
 
@@ -221,7 +224,8 @@ def _begin_ns(thread: Thread) -> int:
 
 
 def _overlapping(modules: list[Module]) -> set[int]:
-    """The modules that share addresses with another one, after one of the two was unloaded."""
+    """Return the modules that share addresses with another one, after one of the two was
+    unloaded."""
     ranges = sorted((start, start + size, m.id) for m in modules for start, size, *_ in m.segments)
     shared: set[int] = set()
     end, owner = 0, 0
@@ -234,7 +238,7 @@ def _overlapping(modules: list[Module]) -> set[int]:
 
 
 def _features(profile: Profile, images: Images, samples: _Samples) -> dict[int, bytes]:
-    """The feature sections, by number: those of which the profile knows what they say."""
+    """Return the feature sections, by number: those of which the profile has the contents."""
     meta, text = profile.meta, form.feature_string
     files = [(module.path, images.build_id(module)) for module in profile.modules.values()]
     files += [(mapping.path, mapping.build_id) for mapping in images.anonymous]

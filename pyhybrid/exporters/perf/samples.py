@@ -1,6 +1,6 @@
 """The SAMPLE records of perf.data: what the clock sampled, and exact self times as samples.
 
-The two are events of their own (layout.Event), told apart by their place in the file's list.
+The two are events of their own (layout.Event), known by their place in the file's list.
 A sample's period is nanoseconds of its event: the weight of the sampling clock, or the exact self
 time of a call path on a thread, which is one sample.
 
@@ -29,7 +29,7 @@ _TIME, _BYTES = itemgetter(0), itemgetter(1)
 
 
 def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) -> Iterator[bytes]:
-    """All records by time, those of `first` before others of their time.
+    """Yield all records by time, those of `first` before others of their time.
 
     A batch comes with a time before which neither it nor a later one has records.
     """
@@ -48,7 +48,7 @@ def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) 
 
 
 def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, list[Record]]]:
-    """Every sample, in batches."""
+    """Yield every sample, in batches."""
     begins: dict[int, bytes] = {}
     ends: dict[int, bytes] = {}
     for stacks in batched(sorted(profile.sampled_stacks), ROUND):
@@ -74,7 +74,7 @@ def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, lis
 def summed_samples(
     profile: Profile, chains: "Chains", rows: Iterable[Summed], time_ns: int | None
 ) -> Iterator[Record]:
-    """One sample for each of `rows`, at `time_ns` (None: when the thread was seen last)."""
+    """Yield one sample for each of `rows`, at `time_ns` (None: when the thread was seen last)."""
     for row in rows:
         pid, thread = profile.pid_of(row.thread), profile.threads[row.thread]
         at_ns = time_ns or thread.last_ns or thread.start_ns
@@ -83,18 +83,18 @@ def summed_samples(
 
 
 class Chains:
-    """A call path's part of a record: its first bytes, and its last ones, the call chain."""
+    """Make a call path's part of a record: its first bytes, and its last ones, the call chain."""
 
     def __init__(
         self, parents: Sequence[int], addresses: list[int], event: int, left_out: int
     ) -> None:
-        """A tree by row; `event`: the place of the event whose samples they are; `left_out`: the
-        address that stands for frames that are not told."""
+        """Take a tree by row; `event`: the place of the event whose samples they are; `left_out`:
+        the address that stands for frames that are left out."""
         self.addresses = array("q", addresses)
         self._event, self._left_out, self._parents = event, left_out, array("I", parents)
 
     def of(self, rows: Sequence[int], frames: int = ALL) -> Iterator[SampleParts]:
-        """Of each row's path, `frames` from the leaf on."""
+        """Yield the parts of each row's path, `frames` from the leaf on."""
         addresses, ends = climb(self._parents, self.addresses, array("I", rows), frames)
         for row, begin, end in zip(rows, chain([0], ends), ends, strict=False):
             path = array("q", addresses[begin:end].tobytes())
@@ -105,7 +105,7 @@ class Chains:
 
     @cached_property
     def depths(self) -> list[int]:
-        """How many frames each row's path has, as many as fit a record."""
+        """Return how many frames each row's path has, as many as fit a record."""
         depths = [0]
         for parent in self._parents[1:]:
             depths.append(depths[parent] + 1)
@@ -113,12 +113,12 @@ class Chains:
         return [min(depth, fit) for depth in depths] if max(depths) > fit else depths
 
     def size(self, row: int, frames: int = ALL) -> int:
-        """How many bytes a record with these frames takes, at most."""
+        """Return how many bytes a record with these frames takes, at most."""
         depth = self.depths[row]
         return form.sample_size(depth if depth <= frames else frames + 1)
 
     def total_bytes(self, rows: list[int]) -> int:
-        """Of a record for each of `rows`, with its whole path."""
+        """Return the size of a record for each of `rows`, with its whole path."""
         return form.sample_size(0) * len(rows) + form.FRAME_SIZE * sum(
             map(self.depths.__getitem__, rows)
         )
