@@ -23,7 +23,8 @@ _CAPABILITY = re.compile(r"\bat::native::(AVX\w+|SVE\w+|VSX|ZVECTOR)::")
 
 
 def lambda_called(name: str, short: str, shorten: Callable[[str], str]) -> str | None:
-    """The short name of the lambda that a function, by its readable name, is an instance for.
+    """Return the short name of the lambda that a function, by its readable name, is an instance
+    for.
 
     `short` is that name shortened, as `shorten` does it; None: it is no such template, or what it
     calls is no lambda.  The name has no operators that look like brackets.
@@ -46,8 +47,8 @@ def lambda_called(name: str, short: str, shorten: Callable[[str], str]) -> str |
 
 
 def _last_arguments(name: str) -> list[str]:
-    """The arguments of the last template of a qualified name, its own parts, not its parameters':
-    of `a::f<int, b<c> >(d<e>)::{lambda(g<h>)#1}` they are `int` and `b<c>`."""
+    """Return the arguments of the last template of a qualified name, its own parts, not its
+    parameters': of `a::f<int, b<c> >(d<e>)::{lambda(g<h>)#1}` they are `int` and `b<c>`."""
     found: list[str] = []
     open_at: list[int] = []
     commas: list[int] = []

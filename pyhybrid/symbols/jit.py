@@ -4,7 +4,7 @@
   (tools/perf/Documentation/jit-interface.txt in the Linux source);
 - jitdump, jit-PID.dump: binary records (tools/perf/Documentation/jitdump-specification.txt).
 
-Both become one table of disjoint functions.  Code memory is used again: what was told later ends
+Both become one table of disjoint functions.  Code memory is used again: what is recorded later ends
 every earlier function that it overlaps.  Samples are named without regard to their time, so code
 that ran in a place before other code came there has no name, or that code's.
 
@@ -47,7 +47,8 @@ _LOAD, _MOVE = 0, 1
 
 
 class JitFunctions:
-    """Functions by absolute address; `add_*` in the order in which they were told."""
+    """Hold functions by absolute address; `add_*` is called in the order in which they were
+    recorded."""
 
     def __init__(self) -> None:
         self.full = False  # there were more than MAX_FUNCTIONS
@@ -59,7 +60,7 @@ class JitFunctions:
         self._sorted_starts: list[int] = []
 
     def add(self, start: int, size: int, name: bytes, source: str) -> None:
-        """One more function; not where it cannot be one."""
+        """Add one more function; not where it cannot be one."""
         end = start + size
         if not (0 < size <= MAX_SIZE and end <= ADDRESS_LIMIT and name):
             return
@@ -73,7 +74,7 @@ class JitFunctions:
         self._order = None
 
     def add_perf_map(self, data: bytes) -> None:
-        """The lines of a perf map; our own for code without a name are none."""
+        """Add the lines of a perf map; our own for code without a name are none."""
         for line in _LINE.finditer(data):
             start, size, name = line.groups()
             name = name.rstrip()
@@ -81,7 +82,7 @@ class JitFunctions:
                 self.add(int(start, 16), int(size, 16), name, JIT_MAP)
 
     def add_jitdump(self, data: bytes, pid: int | None = None) -> None:
-        """The functions that a jitdump tells of; a torn record ends it.
+        """Add the functions that a jitdump names; a torn record ends it.
 
         Raises ValueError where it is no jitdump, or that of a process other than `pid`.
         """
@@ -106,17 +107,17 @@ class JitFunctions:
                 self._move(order, data, body, at, loaded)
 
     def resolve(self, address: int) -> tuple[str, int, int] | None:
-        """Name, start and size (bytes) of the function at `address`."""
+        """Return name, start and size (bytes) of the function at `address`."""
         found = self._find(address)
         return None if found is None else self._function(found)
 
     def source(self, address: int) -> str | None:
-        """What told of the function at `address`: one of SOURCES."""
+        """Return what named the function at `address`: one of SOURCES."""
         found = self._find(address)
         return None if found is None else self._sources[found]
 
     def functions(self) -> list[tuple[str, int, int]]:
-        """All of them by address, as `resolve` has them."""
+        """Return all of them by address, as `resolve` has them."""
         return [self._function(number) for number in self._sort()]
 
     def _load(
@@ -136,7 +137,8 @@ class JitFunctions:
     def _move(
         self, order: str, data: bytes, at: int, end: int, loaded: dict[int, tuple[int, bytes]]
     ) -> None:
-        """Also where it was before it keeps its name, until other code comes there."""
+        """Move a function; also where it was before it keeps its name, until other code comes
+        there."""
         if at + 48 > end:
             return
         start, _, index = struct.unpack_from(order + "3Q", data, at + 24)
@@ -166,11 +168,11 @@ class JitFunctions:
         return self._order
 
     def _last(self, order: list[int]) -> list[int]:
-        """Those of `order` that no later function overlaps.
+        """Return those of `order` that no later function overlaps.
 
-        In one pass by address.  `above`: the functions that reach beyond the current start, newest
-        on top (those that ended go when they come up).  `alive`: those that nothing has overlapped
-        so far, oldest on top; those that ended are beyond reach.
+        This is one pass by address.  `above`: the functions that reach beyond the current start,
+        newest on top (those that ended go when they come up).  `alive`: those that nothing has
+        overlapped so far, oldest on top; those that ended are beyond reach.
         """
         starts, ends = self._starts, self._ends
         above: list[int] = []
@@ -191,7 +193,7 @@ class JitFunctions:
 
 
 def trusted_uids(spool_path: str) -> set[int]:
-    """Whose files tell something of a run: root's, one's own, and those of who ran it."""
+    """Return whose files are used for a run: root's, one's own, and those of who ran it."""
     uids = {0, os.geteuid()}
     with contextlib.suppress(OSError):
         uids.add(os.stat(spool_path).st_uid)  # root may finish another user's
@@ -199,7 +201,7 @@ def trusted_uids(spool_path: str) -> set[int]:
 
 
 def read_trusted(path: str, uids: Collection[int]) -> bytes:
-    """The file at `path`, up to MAX_BYTES of it.
+    """Return the file at `path`, up to MAX_BYTES of it.
 
     Raises OSError where it cannot be read; ValueError where it is no regular file, or is one that
     belongs to none of `uids` (/tmp is everyone's).
@@ -219,8 +221,8 @@ def read_trusted(path: str, uids: Collection[int]) -> bytes:
 
 
 def read_jit_functions(meta: dict[str, Any], spool_path: str) -> tuple[JitFunctions, list[str]]:
-    """What the files tell that the profiled process found when it stopped (meta
-    `perf_map` and `jitdumps`), and notes on those that tell nothing."""
+    """Return what the files have that the profiled process found when it stopped (meta `perf_map`
+    and `jitdumps`), and notes on those that have nothing."""
     functions, notes = JitFunctions(), list[str]()
     perf_map, dumps, pid = meta.get("perf_map"), meta.get("jitdumps") or [], meta.get("pid")
     files = [(perf_map, JIT_MAP)] if perf_map else []
@@ -243,7 +245,7 @@ def read_jit_functions(meta: dict[str, Any], spool_path: str) -> tuple[JitFuncti
 
 # Functions that a framework's compiler made: its kernels have one symbol, its Python files names.
 #
-# Which files, and what they say, frameworks/torch.toml tells.  They are in a cache, which is there
+# Which files, and what is in them, frameworks/torch.toml has.  They are in a cache, which is there
 # at the end of the run, when names are found; else the names stay as they are.
 
 N_OPERATORS = 3  # that are named of a graph
@@ -255,22 +257,23 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _cache_of(path: str) -> str:
-    """The folder in which are the folders of the files."""
+    """Return the folder in which are the folders of the files."""
     return os.path.dirname(os.path.dirname(path))
 
 
 class Generated:
-    """Those of one run; files are read when a name is wanted."""
+    """Hold those of one run; files are read when a name is wanted."""
 
     def __init__(self, spool_path: str, python_files: Iterable[str]) -> None:
-        """`python_files`: those whose functions ran."""
+        """Take `python_files`: those whose functions ran."""
         self._spool_path = spool_path
         self._files = set(filter(is_generated, python_files))
         self._texts: dict[str, str] = {}
         self._kernels: dict[str, list[tuple[str, str]]] = {}  # of a cache: text and name
 
     def native_name(self, library: str, symbol: str) -> str | None:
-        """What a kernel is called where it was asked for: `cpp_fused_add_gelu_0 [inductor]`."""
+        """Return what a kernel is called where it was asked for: `cpp_fused_add_gelu_0
+        [inductor]`."""
         is_kernel = _pattern("symbol").match(symbol)
         found = _pattern("library").search(library) if is_kernel and self._files else None
         if not is_kernel or not found:
@@ -281,7 +284,7 @@ class Generated:
         return name and f"{name}{symbol[is_kernel.end() :]} [{generated()['maker']}]"
 
     def python_name(self, file: str, name: str) -> str:
-        """The function's name; that which runs a graph says which: `call [inductor 0_forward:
+        """Return the function's name; that which runs a graph names it: `call [inductor 0_forward:
         addmm]`."""
         runs = generated()["functions"]
         if file not in self._files or not any(fnmatchcase(name, each) for each in runs):
@@ -296,9 +299,9 @@ class Generated:
         return f"{name} [{generated()['maker']} {graph[1]}{': ' * bool(made_of)}{made_of}]"
 
     def _operators(self, text: str) -> list[str]:
-        """What a graph was made of, but for what computes nothing."""
-        told = (each.split(", ") for each in _pattern("operators").findall(text))
-        names = (each.removeprefix(generated()["prefix"]) for row in told for each in row)
+        """Return what a graph was made of, but for what computes nothing."""
+        rows = (each.split(", ") for each in _pattern("operators").findall(text))
+        names = (each.removeprefix(generated()["prefix"]) for row in rows for each in row)
         return [each for each in dict.fromkeys(names) if each and each not in generated()["views"]]
 
     def _kernels_in(self, folder: str) -> list[tuple[str, str]]:
@@ -309,7 +312,7 @@ class Generated:
         return self._kernels[folder]
 
     def _read(self, path: str) -> str:
-        """Empty where it is not there, or not to be trusted."""
+        """Return it, empty where it is not there, or not to be trusted."""
         if path not in self._texts:
             try:
                 data = read_trusted(path, trusted_uids(self._spool_path))

@@ -21,7 +21,7 @@ _NT_GNU_BUILD_ID = 3
 
 
 class KernelFunction(NamedTuple):
-    """A function of the kernel or of its module `module`; addresses are absolute."""
+    """Hold a function of the kernel or of its module `module`; addresses are absolute."""
 
     name: str
     start: int
@@ -30,10 +30,10 @@ class KernelFunction(NamedTuple):
 
 
 class KernelSymbols:
-    """The table of the running kernel, read once."""
+    """Hold the table of the running kernel, read once."""
 
     def __init__(self, path: str = KALLSYMS) -> None:
-        """Empty where it cannot be read, or hides its addresses."""
+        """Read it; it is empty where it cannot be read, or hides its addresses."""
         try:
             with open(path, "rb") as file:
                 lines = file.read().splitlines()
@@ -49,7 +49,7 @@ class KernelSymbols:
         return bool(self._lines)
 
     def resolve(self, address: int) -> KernelFunction | None:
-        """The function at the absolute address."""
+        """Return the function at the absolute address."""
         at = bisect_right(self._lines, b"%016x~" % address) - 1
         while at >= 0 and self._lines[at][_TYPE] not in _TEXT:
             at -= 1
@@ -65,7 +65,7 @@ class KernelSymbols:
         return KernelFunction(name, start, size, module.strip("[]") or None)
 
     def text(self) -> tuple[int, int] | None:
-        """Where the kernel's own code begins and ends."""
+        """Return where the kernel's own code begins and ends."""
         first, last = (self._address(b"T " + name) for name in (b"_text", b"_etext"))
         return (first, last) if first and last else None
 
@@ -79,7 +79,7 @@ class KernelSymbols:
 
 
 def kernel_build_id(path: str = NOTES) -> str | None:
-    """The build-id of the running kernel, by which perf knows it."""
+    """Return the build-id of the running kernel, by which perf knows it."""
     try:
         with open(path, "rb") as file:
             notes = file.read()

@@ -37,7 +37,7 @@ _MEMFD = "/memfd:"
 
 
 class _Mapping(NamedTuple):
-    """A line of /proc/PID/maps."""
+    """A mapping is a line of /proc/PID/maps."""
 
     range: str  # as map_files has it
     start: int
@@ -46,7 +46,7 @@ class _Mapping(NamedTuple):
 
 
 def _mappings(pid: int) -> list[_Mapping]:
-    """Those of files; none where the process is gone, or may not be looked at."""
+    """Return those of files; none where the process is gone, or may not be looked at."""
     with suppress(OSError):
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as maps:
             found = _MAPPING.findall(maps.read())
@@ -58,7 +58,7 @@ def _mappings(pid: int) -> list[_Mapping]:
 
 
 def name_nameless(spool: Spool) -> None:
-    """Libraries that were loaded from a descriptor (`/proc/self/fd/3`) have the name of the file in
+    """Name libraries that were loaded from a descriptor (`/proc/self/fd/3`) after the file in
     memory that it was, if the process is still there."""
     nameless = [each for each in spool.modules.values() if each.path.startswith("/proc/")]
     if not nameless:
@@ -75,7 +75,7 @@ def _pid(spool: Spool) -> int:
 
 
 def loader_of(spool: Spool) -> tuple[Loader, Demangle]:
-    """As default_loader(); what that cannot read is sought in the process that has it mapped.
+    """Do as default_loader(); what that cannot read is sought in the process that has it mapped.
 
     Raises PyhybridError.
     """
@@ -118,10 +118,11 @@ def _in_memory(_: Loader, pid: int, module: Module) -> Symbols:
 
 
 class _Exported:
-    """The exported functions of a loaded library."""
+    """Read the exported functions of a loaded library."""
 
     def __init__(self, read: Callable[[int, int], bytes], base: int, build_id: str) -> None:
-        """`read(address, size)`.  Raises ValueError, LookupError, OSError, struct.error."""
+        """Read them by `read(address, size)`.  Raises ValueError, LookupError, OSError,
+        struct.error."""
         self._read, self._base = read, base
         _, _, _, _, at, _, _, _, size, n, *_ = _HEADER.unpack(read(base, _HEADER.size))
         programs = list(_PROGRAM.iter_unpack(read(base + at, size * n)))
@@ -138,7 +139,8 @@ class _Exported:
         self._starts = [start for start, _, _ in self._functions]
 
     def _at(self, value: int) -> int:
-        """The loader makes some of the addresses in the dynamic section absolute."""
+        """Return the absolute address: the loader makes some of those in the dynamic section
+        absolute."""
         return value if value >= self._base else self._base + value
 
     def _n_symbols(self, tags: dict[int, int]) -> int:
@@ -157,7 +159,7 @@ class _Exported:
         return int(last) + 1
 
     def resolve(self, addresses: list[int], /) -> list[Symbol | None]:
-        """The symbols that cover `addresses`, in their order."""
+        """Return the symbols that cover `addresses`, in their order."""
         return [self._covering(address) for address in addresses]
 
     def _covering(self, address: int) -> Symbol | None:
@@ -169,7 +171,7 @@ class _Exported:
 
 
 def _functions(table: bytes, names: bytes) -> Iterator[tuple[int, int, str]]:
-    """(start, size, name) of those that are defined."""
+    """Yield (start, size, name) of those that are defined."""
     for name, info, _, section, value, size in _SYMBOL.iter_unpack(table):
         if section and size and info & 15 in (_STT_FUNC, _STT_GNU_IFUNC) and name < len(names):
             text = names[name : names.index(b"\0", name)]

@@ -30,7 +30,7 @@ _HEADERS = re.compile(r"/(?:Include|include/python3\.\d+t?)/")
 
 
 class _Rules:
-    """The table: patterns of each module's names, and those of all readable names."""
+    """Hold the table: patterns of each module's names, and those of all readable names."""
 
     def __init__(self) -> None:
         data = table_beside(__file__, "plumbing")
@@ -103,12 +103,12 @@ def is_inlined_plumbing(file: str | None) -> bool:
 
 
 def plain_symbol(symbol: str | None) -> str:
-    """Without the compiler's suffixes (`.cold`), and of a stub what it jumps to."""
+    """Return it without the compiler's suffixes (`.cold`), and of a stub what it jumps to."""
     return (symbol or "").removesuffix(PLT).split(".")[0]
 
 
 def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -> bool:
-    """Is it, by the name of the module's file (without folder) and by the symbol?
+    """Is it plumbing, by the name of the module's file (without folder) and by the symbol?
 
     `python_name` counts where there is no symbol.
     """
@@ -121,14 +121,14 @@ def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -
 
 @cache
 def _rules_of(file: str) -> tuple[list[NamePatterns], ...]:
-    """The patterns of symbols and of Python names in a module."""
+    """Return the patterns of symbols and of Python names in a module."""
     every = _rules().symbols, _rules().python_names
     return tuple([names for module, names in each if module.match(file)] for each in every)
 
 
 def argument_called(name: str, short_name: str) -> int | None:
-    """Which of its last template arguments a C++ function exists to call, by its readable name and
-    by that as views show it; None: it is no such function."""
+    """Return which of its last template arguments a C++ function exists to call, by its readable
+    name and by that as views show it; None: it is no such function."""
     for names, only, argument in _rules().callables:
         if only in name and names.match(short_name):
             return argument

@@ -59,7 +59,7 @@ _KERNEL = re.compile(r"(?:.*::)?DispatchStub<.*, ([\w:]+?)(?:_DECLARE_DISPATCH_t
 
 
 def slot_name(place: str, demangle: Callable[[str], str]) -> str:
-    """What the function is called that stands at `place`."""
+    """Return what the function is called that stands at `place`."""
     match = _PLACE.fullmatch(place)
     if match is None:
         return place
@@ -77,7 +77,7 @@ KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
 
 def kernel_address(word: int) -> int:
-    """Where the kernel's frame is that a word says: absolute, negative (as int64)."""
+    """Return where the kernel's frame is that a word means: absolute, negative (as int64)."""
     return (word & ADDRESS_MASK) - (1 << ADDRESS_BITS)
 
 
@@ -85,10 +85,10 @@ Symbol = tuple[str, int, int, str]  # name as in the table, start, size (bytes),
 
 
 class Symbols(Protocol):
-    """One ELF file's symbols; addresses are the file's virtual addresses."""
+    """Find one ELF file's symbols; addresses are the file's virtual addresses."""
 
     def resolve(self, addresses: list[int], /) -> list[Symbol | None]:
-        """The symbols that cover `addresses`, in their order."""
+        """Return the symbols that cover `addresses`, in their order."""
 
 
 # (path, build-id in hexadecimal or None) -> the file's symbols.  Raises OSError where the file
@@ -97,7 +97,8 @@ Loader = Callable[[str, str | None], Symbols]
 
 
 class NativeFunction(NamedTuple):
-    """What a native frame is: module id (0: none), start (relative to it), size, and its names."""
+    """Hold what a native frame is: module id (0: none), start (relative to it), size, and its
+    names."""
 
     module: int
     start: int | None
@@ -108,7 +109,7 @@ class NativeFunction(NamedTuple):
 
 
 class KernelTable(Protocol):
-    """As KernelSymbols: the kernel's functions; false where nothing is known."""
+    """Find the kernel's functions as KernelSymbols does; it is false where nothing is known."""
 
     def __bool__(self) -> bool: ...
     def resolve(self, address: int, /) -> KernelFunction | None: ...
@@ -116,7 +117,7 @@ class KernelTable(Protocol):
 
 
 def open_kernel(meta: Mapping[str, Any]) -> KernelSymbols:
-    """The running kernel's table, if it is the one that ran: empty if not."""
+    """Return the running kernel's table, if it is the one that ran: empty if not."""
     return KernelSymbols() if _is_same_kernel(meta) else KernelSymbols(os.devnull)
 
 
@@ -126,7 +127,7 @@ def _is_same_kernel(meta: Mapping[str, Any]) -> bool:
 
 
 def default_loader() -> tuple[Loader, Demangle]:
-    """The extension module's lookup and demangler; PyhybridError where it was not built."""
+    """Return the extension module's lookup and demangler; PyhybridError where it was not built."""
     try:
         native = importlib.import_module("pyhybrid._symbolize")
     except ImportError as error:
@@ -135,7 +136,7 @@ def default_loader() -> tuple[Loader, Demangle]:
 
 
 class Symbolizer:
-    """Names the native words of one spool; `notes` says what it could not read, and why."""
+    """Name the native words of one spool; `notes` has what it could not read, and why."""
 
     def __init__(
         self,
@@ -144,8 +145,8 @@ class Symbolizer:
         demangle: Demangle,
         kernel: Callable[[], KernelTable] | None = None,
     ) -> None:
-        """`load` None: there is no reader of symbol tables; `kernel` opens another table of the
-        kernel's functions than that of /proc/kallsyms."""
+        """Take `load`; None: there is no reader of symbol tables; `kernel` opens another table of
+        the kernel's functions than that of /proc/kallsyms."""
         self.notes: list[str] = []
         self._spool = spool
         self._load = load
@@ -156,7 +157,7 @@ class Symbolizer:
         self._kernel: KernelTable | None = None
 
     def name(self, words: Iterable[int]) -> dict[int, NativeFunction]:
-        """The function of every native word."""
+        """Return the function of every native word."""
         named: dict[int, NativeFunction] = {}
         for number, group in groupby(sorted(words), lambda word: word >> ADDRESS_BITS):
             module = self._spool.modules.get(number)
@@ -167,7 +168,7 @@ class Symbolizer:
         return named
 
     def name_kernel(self, address: int) -> KernelFunction | None:
-        """The kernel's function at the absolute address; None: it does not tell."""
+        """Return the kernel's function at the absolute address; None: it hides it."""
         if self._kernel is None:
             self._kernel = self._open_kernel()
             if not self._kernel:
@@ -177,15 +178,15 @@ class Symbolizer:
         return self._kernel.resolve(address)
 
     def kernel_text(self) -> tuple[int, int] | None:
-        """Where the kernel's code begins and ends, if a frame of it was named."""
+        """Return where the kernel's code begins and ends, if a frame of it was named."""
         return self._kernel.text() if self._kernel else None
 
     def kernel_build_id(self) -> str | None:
-        """The kernel's build-id, if a frame of it was named."""
+        """Return the kernel's build-id, if a frame of it was named."""
         return kernel_build_id() if self._kernel else None
 
     def _name_jit(self, number: int, words: list[int], named: dict[int, NativeFunction]) -> None:
-        """Words in no module, or (`number` not 0) in one that the spool lacks."""
+        """Name words in no module, or (`number` not 0) in one that the spool lacks."""
         named.update(dict.fromkeys(words, NativeFunction(0, None, None, JIT, None, "none")))
         if number:
             return
@@ -234,7 +235,7 @@ class Symbolizer:
     def _resolve_vdso(
         self, load: Loader, module: Module, addresses: list[int]
     ) -> list[Symbol | None]:
-        if not module.build_id:  # nothing would tell another kernel's
+        if not module.build_id:  # another kernel's would look the same
             return [None] * len(addresses)
         file = open_vdso()
         try:
@@ -266,7 +267,7 @@ VDSO = "[vdso]"  # in /proc/PID/maps, and of its module in a spool
 
 
 def open_vdso() -> int:
-    """A descriptor of a file without a name with this process's vdso.
+    """Return a descriptor of a file without a name with this process's vdso.
 
     Raises OSError where there is none.  It is the profiled process's if the build-id is the same.
     """
@@ -286,5 +287,5 @@ def open_vdso() -> int:
 
 
 def full_name(symbol: str) -> str:
-    """The longer of its two names: libc's own function has the shorter one, too."""
+    """Return the longer of its two names: libc's own function has the shorter one, too."""
     return symbol if symbol.startswith("__vdso_") else f"__vdso_{symbol}"

@@ -18,7 +18,7 @@ Demangle = Callable[[str], str]
 
 
 class SourceFunction(NamedTuple):
-    """A function, by its linkage name, and where it is declared; line 0: not known."""
+    """Hold a function, by its linkage name, and where it is declared; line 0: not known."""
 
     name: str | None
     file: str | None
@@ -31,7 +31,8 @@ Position = tuple[str | None, int, list[InlinedCall], SourceFunction]
 
 
 class LoadedFile(Protocol):
-    """A module: its file, where that was loaded (what is added to its addresses), and when."""
+    """Describe a module: its file, where that was loaded (what is added to its addresses), and
+    when."""
 
     @property
     def path(self) -> str: ...
@@ -44,10 +45,10 @@ class LoadedFile(Protocol):
 
 
 class DebugInfo(Protocol):
-    """One file's DWARF; addresses are the file's virtual addresses."""
+    """Find positions in one file's DWARF; addresses are the file's virtual addresses."""
 
     def resolve(self, addresses: list[int], /) -> list[Position | None]:
-        """The positions of `addresses`, in their order."""
+        """Return the positions of `addresses`, in their order."""
 
 
 # (path, build-id in hexadecimal or None) -> the file's DWARF.  Raises OSError where the file cannot
@@ -81,7 +82,7 @@ def is_newer(path: str, load_ns: int, meta: Mapping[str, Any]) -> bool:
 
 
 def default_reader(limit_bytes: int = 0) -> tuple[OpenDebugInfo, Demangle]:
-    """The extension module's; PyhybridError where it was not built.
+    """Return the extension module's; PyhybridError where it was not built.
 
     Files with more debug information than `limit_bytes` are not read; 0: any size.
     """
@@ -93,9 +94,9 @@ def default_reader(limit_bytes: int = 0) -> tuple[OpenDebugInfo, Demangle]:
 
 
 class DebugFiles:
-    """The DWARF of a profile's modules; `notes` says which could not be used, and why.
+    """Read the DWARF of a profile's modules; `notes` has which could not be used, and why.
 
-    `meta` is the profile's: it tells when the program ran.
+    `meta` is the profile's: it has when the program ran.
     """
 
     def __init__(
@@ -110,17 +111,18 @@ class DebugFiles:
 
     @property
     def notes(self) -> list[str]:
-        """A line each; libraries of another build, as most are on another machine, in one."""
+        """Return a line each; libraries of another build, as most are on another machine, in
+        one."""
         if not self._rebuilt:
             return self._notes
         first, *more = self._rebuilt
-        said = f"{first} is another build than the one that ran"
+        note = f"{first} is another build than the one that ran"
         if more:
-            said = f"{first} and {len(more)} more are other builds than those that ran"
-        return [f"{said}: no source lines", *self._notes]
+            note = f"{first} and {len(more)} more are other builds than those that ran"
+        return [f"{note}: no source lines", *self._notes]
 
     def find(self, module: LoadedFile, addresses: Iterable[int]) -> dict[int, Position]:
-        """The positions of absolute addresses in the module, as far as they are known."""
+        """Return the positions of absolute addresses in the module, as far as they are known."""
         absolute = sorted(address for address in addresses if address >= module.base)
         debug_info = self._of(module) if absolute else None
         if debug_info is None:
@@ -171,10 +173,10 @@ PROGRAM = "debuginfod-find"
 
 
 class Debuginfod:
-    """What servers have; `notes` says what went wrong."""
+    """Ask the servers; `notes` has what went wrong."""
 
     def __init__(self) -> None:
-        """Raises PyhybridError where the program is missing or no server is named."""
+        """Begin; raises PyhybridError where the program is missing or no server is named."""
         self.notes: list[str] = []
         if not os.environ.get("DEBUGINFOD_URLS", "").strip():
             raise PyhybridError("--debuginfod: $DEBUGINFOD_URLS names no server")
@@ -186,9 +188,9 @@ class Debuginfod:
         self._program = program
 
     def find(self, build_id: str, module: str) -> str | None:
-        """The path of the debug file of this build of `module`; None: no server has it.
+        """Return the path of the debug file of this build of `module`; None: no server has it.
 
-        That may take minutes: it is said on stderr, and can be interrupted.
+        That may take minutes: it is reported on stderr, and can be interrupted.
         """
         import subprocess  # here and there alone: the end of every run imports this module
 
