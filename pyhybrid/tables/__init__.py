@@ -1,7 +1,7 @@
 """The tables of a profile file, PREFIX.pyhybrid, which is one SQLite database.
 
 Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock; addresses
-are absolute unless a field says otherwise. Ids are unique in the file. What something is, several
+are absolute unless a field has others. Ids are unique in the file. What something is, several
 processes may share: module, frame, node, stack, and what is known of frames have no process, so
 that a function or a call path is one row, however many processes run it. Figures are those of a
 process: thread, sampled, exact, call, line, timeline and the like carry it.
@@ -46,29 +46,28 @@ GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with 
 
 
 class Meta(Row, key="key"):
-    """What the profiled process recorded of itself (version, argv, clock, engine, hz, period_ns,
-    ...) and of its host (machine.py), and what finishing added.
+    """One row is what the profiled process recorded of itself (version, argv, clock, engine, hz,
+    period_ns, ...) and of its host (machine.py), or what finishing added.
 
-    complete: false where it was killed. recorded_until_ns: then, up to when its calls were
-    counted. kernel_lost: ticks of which it is not known where in the
-    kernel they came. kernel_mute: clocks that could not say that. unaccounted_ns: CPU time of the
-    process, without ours, that no sample stands for, nor a lost or missed one. kernel_text:
-    [start, end] of the kernel's code, or null. kernel_build_id. perf_map and jitdumps: files in
-    which other runtimes named their code. n_cpus. notes. main_delay_ns: for how long the main
-    thread was ready but had no processor. throttled and throttled_ns: how often and for how long
-    the quota of its container held it back, all processors together. cells: of a notebook, what
-    their functions have as their file, by the file that IPython named for it. decorated:
-    functions during whose calls alone anything counted; none: no such limit. unplaced_regions and
-    unmatched_regions: pushes by native code that could not be counted; pops of what was not open.
-    parts_cpu_ns: what Profilers within the run took to start and to stop, on the CPU.
-    end_cpu_ns: CPU time of the process after the end of profiling, until it waited for its
-    profile. sources: of the program's own files the `hash` of the text at the end, and `stale`,
-    the lines that ran when it was another one. other_tools: was there one of sys.monitoring,
-    sys.settrace or sys.setprofile? counters and metadata: what native code gave (the views
-    `counter` and `metadata`). unsampled_calls: nodes of native functions that called what led to
-    Python also from places that no stack has. call_cost_ns: what counting adds to a call,
-    measured at start. call_cost_inside_ns: the part that is charged to the function itself, not
-    to its caller; null: not known. counting_more_ns: what calls from C code, new paths and new
+    complete: false where it was killed. recorded_until_ns: then, up to when its calls were counted.
+    kernel_lost: ticks of which it is not known where in the kernel they came. kernel_mute: clocks
+    that could not know that. unaccounted_ns: CPU time of the process, without ours, that no sample
+    stands for, nor a lost or missed one. kernel_text: [start, end] of the kernel's code, or null.
+    kernel_build_id. perf_map and jitdumps: files in which other runtimes named their code. n_cpus.
+    notes. main_delay_ns: for how long the main thread was ready but had no processor. throttled and
+    throttled_ns: how often and for how long the quota of its container held it back, all processors
+    together. cells: of a notebook, what their functions have as their file, by the file that
+    IPython named for it. decorated: functions during whose calls alone anything counted; none: no
+    such limit. unplaced_regions and unmatched_regions: pushes by native code that could not be
+    counted; pops of what was not open.  parts_cpu_ns: what Profilers within the run took to start
+    and to stop, on the CPU.  end_cpu_ns: CPU time of the process after the end of profiling, until
+    it waited for its profile. sources: of the program's own files the `hash` of the text at the
+    end, and `stale`, the lines that ran when it was another one. other_tools: was there one of
+    sys.monitoring, sys.settrace or sys.setprofile? counters and metadata: what native code gave
+    (the views `counter` and `metadata`). unsampled_calls: nodes of native functions that called
+    what led to Python also from places that no stack has. call_cost_ns: what counting adds to a
+    call, measured at start. call_cost_inside_ns: the part that is charged to the function itself,
+    not to its caller; null: not known. counting_more_ns: what calls from C code, new paths and new
     threads took beyond that, by those that were timed; absent: it was killed.
     """
 
@@ -77,9 +76,9 @@ class Meta(Row, key="key"):
 
 
 class Process(Row, ordered_by="id"):
-    """A profiled process; argv: a list.
+    """One row is a profiled process; argv is a list.
 
-    end_ns is null where it was killed, and so is what only the end tells.
+    end_ns is null where it was killed, and so is what only the end provides.
     """
 
     id: Id
@@ -93,7 +92,8 @@ class Process(Row, ordered_by="id"):
     n_spawned: int | None
 
     def with_(self, others: Sequence[Process]) -> Process:
-        """This one, from the first's begin to the last's end; of sums those that are known."""
+        """Return this one, from the first's begin to the last's end; of sums those that are
+        known."""
         all_of_them = (self, *others)
         begins = [each.start_ns for each in all_of_them if each.start_ns is not None]
         ends = [each.end_ns for each in all_of_them if each.end_ns is not None]
@@ -112,8 +112,8 @@ class Process(Row, ordered_by="id"):
 
 
 class ProcessMeta(Row, key="process key"):
-    """What each process recorded of itself that `meta` does not have of all, where the file is of
-    several processes (`pyhybrid merge`)."""
+    """One row is what each process recorded of itself that `meta` does not have of all, where the
+    file is of several processes (`pyhybrid merge`)."""
 
     process: ProcessId
     key: str
@@ -121,7 +121,8 @@ class ProcessMeta(Row, key="process key"):
 
 
 class Thread(Row, ordered_by="id"):
-    """A thread; name: threading's, else comm. signals = recorded + the samples of its losses.
+    """One row is a thread; its name is threading's, else comm.  signals = recorded + the samples of
+    its losses.
 
     first_ns and last_ns: when its first and its last sample were taken. handler_ns: the histogram
     of the handler's time (src/record/spool.h, SPOOL_HISTOGRAM).
@@ -144,13 +145,13 @@ class Thread(Row, ordered_by="id"):
 
     @property
     def n_threads(self) -> int:
-        """How many it is: threads of a name may be one (src/record/thread_folds.c)."""
+        """Return how many it is: threads of a name may be one (src/record/thread_folds.c)."""
         _, of, n = self.name.rpartition(TIMES)
         return int(n.replace(",", "")) if of and self.tid >= FOLDED_TID else 1
 
 
 class Loss(Row, of_process=True, ordered_by="thread, reason"):
-    """Samples of a thread that were not recorded, by reason (pseudo_frames.py)."""
+    """One row is the samples of a thread that were not recorded, by reason (pseudo_frames.py)."""
 
     thread: ThreadId
     reason: str
@@ -159,7 +160,7 @@ class Loss(Row, of_process=True, ordered_by="thread, reason"):
 
 
 class Module(Row, ordered_by="id", describes=True, not_stored=("segments",)):
-    """A loaded ELF file."""
+    """One row is a loaded ELF file."""
 
     id: Id
     path: str
@@ -171,7 +172,7 @@ class Module(Row, ordered_by="id", describes=True, not_stored=("segments",)):
 
 
 class Segment(Row, describes=True, ordered_by="module, start"):
-    """Where a module is: its program headers PT_LOAD; `flags` are theirs (PF_*)."""
+    """One row is where a module is: its program headers PT_LOAD; `flags` are theirs (PF_*)."""
 
     module: ModuleId
     start: int
@@ -181,10 +182,10 @@ class Segment(Row, describes=True, ordered_by="module, start"):
 
 
 class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
-    """A function. kind: python, native, kernel, pseudo, or region (pyhybrid.region; an object: a
-    PyTorch module of a model, whose name is its path; or the backward work for one). Python
-    functions are one by (name, file, line), native ones by (module's path and build-id, address),
-    code in no module by address.
+    """One row is a function. kind: python, native, kernel, pseudo, or region (pyhybrid.region; an
+    object: a PyTorch module of a model, whose name is its path; or the backward work for one).
+    Python functions are one by (name, file, line), native ones by (module's path and build-id,
+    address), code in no module by address.
 
     name: the qualname, demangled symbol, or [pseudo]. file, line: of Python functions the file
     and the first line; of the kernel `file` is its module. module: of native ones; null: code in
@@ -214,22 +215,24 @@ class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
 
     @property
     def is_object(self) -> bool:
-        """An object that has a path of its own: a module of a model; `symbol` is its class."""
+        """Is it an object that has a path of its own: a module of a model, whose class is
+        `symbol`?"""
         return self.kind == "region" and self.source == OBJECT
 
     @property
     def is_backward(self) -> bool:
-        """Backward work for an object stands below it; `symbol` is that one's path."""
+        """Does backward work for an object stand below it, whose path is `symbol`?"""
         return self.kind == "region" and self.source == BACKWARD
 
     @property
     def is_nameless(self) -> bool:
-        """Native code of which neither a symbol nor the interpreter knows a name."""
+        """Is it native code of which neither a symbol nor the interpreter knows a name?"""
         return self.kind == "native" and self.symbol is None and self.python_name is None
 
 
 class Node(Row, ordered_by="id", describes=True):
-    """A call path, function by function. Parents have smaller ids; parent 0 is the root."""
+    """One row is a call path, function by function. Parents have smaller ids; parent 0 is the
+    root."""
 
     id: Id
     parent: NodeOrZero
@@ -237,8 +240,8 @@ class Node(Row, ordered_by="id", describes=True):
 
 
 class Stack(Row, ordered_by="id", describes=True):
-    """A call path, address by address; node is its projection. Rows that stand for no frame of a
-    call (assemble/trees.py, "Phantoms") are nobody's parent.
+    """One row is a call path, address by address; node is its projection. Rows that stand for no
+    frame of a call (assemble/trees.py, "Phantoms") are nobody's parent.
 
     address: of native code and the kernel, absolute (64 bits with sign). offset: of Python code,
     the instruction's in code units. line: of Python code.
@@ -258,7 +261,7 @@ class Sampled(
     key="process thread stack gil waits",
     ordered_by="thread, stack, gil, waits",
 ):
-    """Self figures of samples; inclusive ones are derived.
+    """One row has self figures of samples; inclusive ones are derived.
 
     gil: 'held', 'waiting' (the thread slept until it would get the GIL) or 'neither'. waits: 1
     where the thread was off the CPU, which wall-clock time sees.
@@ -273,9 +276,9 @@ class Sampled(
 
 
 class Exact(Row, of_process=True, key="process thread node", ordered_by="process, thread, node"):
-    """What the events of sys.monitoring counted of Python functions, path by path, and with
-    --c-calls of C functions that Python functions called (native nodes, children of their
-    callers'); never added to samples.
+    """One row is what the events of sys.monitoring counted of a Python function, path by path, and
+    with --c-calls of a C function that Python functions called (native nodes, children of their
+    callers'); it is never added to samples.
 
     total_ns: wall time (by the TSC) of all activations of the path. self_ns: without what they
     called. A generator that is suspended is charged nothing; resumes are its later turns. All
@@ -294,8 +297,8 @@ class Exact(Row, of_process=True, key="process thread node", ordered_by="process
 
 
 class RecursiveNode(Row, describes=True):
-    """The nodes of `exact` whose function is on their path already: what calls take there is part
-    of an outer one's total_ns."""
+    """One row is a node of `exact` whose function is on its path already: what calls take there is
+    part of an outer one's total_ns."""
 
     node: Id
 
@@ -303,8 +306,9 @@ class RecursiveNode(Row, describes=True):
 class Backward(
     Row, of_process=True, key="process thread node name", ordered_by="thread, node, name"
 ):
-    """The backward pass of PyTorch: how often autograd nodes ran, and how long, by the call path
-    that made them, on the thread that did; name: the autograd node's (AddmmBackward0).
+    """One row is of the backward pass of PyTorch: how often autograd nodes ran, and how long, by
+    the call path that made them, on the thread that did; name is the autograd node's
+    (AddmmBackward0).
 
     self_ns is wall time without the nodes that ran within (of a checkpoint); on a GPU it is that
     of launching. thread, node 0: of nodes of which it is not known, and of those that accumulate
@@ -319,7 +323,7 @@ class Backward(
 
 
 class Call(Row, of_process=True, ordered_by="begin_ns", absent={"parent": "NULL", "weight": "1"}):
-    """Single calls of the functions chosen with -t and --keep, and of regions.
+    """One row is a single call of a function chosen with -t and --keep, or of a region.
 
     A generator's or coroutine's call lies between its first begin and its last end, in several
     turns, and busy_ns is the time of these. state: returned, raised, or partial (it began before
@@ -344,7 +348,7 @@ class Call(Row, of_process=True, ordered_by="begin_ns", absent={"parent": "NULL"
 
 
 class Usage(Row, of_process=True, key="process call", absent={"cpu_ns": "user_ns + system_ns"}):
-    """What a kept call used, with --usage; null: not asked for.
+    """One row is what a kept call used, with --usage; null means: not asked for.
 
     Of its thread: CPU time so far when it began and when it ended, and what it used itself, in
     all its turns: CPU time, page faults, context switches; and user and system time, which the
@@ -369,7 +373,7 @@ class Usage(Row, of_process=True, key="process call", absent={"cpu_ns": "user_ns
 
 
 class Code(Row, key="frame", describes=True):
-    """What is known of a function whose calls are kept.
+    """One row is what is known of a function whose calls are kept.
 
     function: its name, module: `__name__` where it runs, path: module.qualname.
     """
@@ -386,7 +390,7 @@ class Code(Row, key="frame", describes=True):
 
 
 class Turn(Row, of_process=True, ordered_by="begin_ns"):
-    """The turns of calls that have several."""
+    """One row is a turn of a call that has several."""
 
     call: CallId
     thread: ThreadId
@@ -395,8 +399,8 @@ class Turn(Row, of_process=True, ordered_by="begin_ns"):
 
 
 class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
-    """Single calls of a framework's functions (frameworks/torch.toml, --torch no-steps), and of
-    those of the program that they call back, by which the steps of a training are known.
+    """One row is a single call of a framework's function (frameworks/torch.toml, --torch no-steps),
+    or of one of the program that it calls back, by which the steps of a training are known.
 
     cpu_begin_ns, cpu_end_ns: the thread's CPU time so far.  raised: 1 where it ended by an
     exception.
@@ -412,7 +416,8 @@ class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
 
 
 class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):
-    """Work of a GPU that calls launched: sums by call path; node 0: below no call that is known.
+    """One row is work of a GPU that calls launched: sums by call path; node 0: below no call that
+    is known.
 
     name: the kernel's, or what was copied; after [graph]: what a CUDA graph replayed.
     backward: 1: the backward pass of what the call did in the forward pass.
@@ -429,8 +434,8 @@ class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):
 
 
 class GpuActivity(Row, ordered_by="begin_ns, rowid"):
-    """When each kernel and copy ran on the GPU, and when it was launched (null: not known): the
-    longest 200,000; the others are in the sums alone."""
+    """One row is when a kernel or copy ran on the GPU, and when it was launched (null: not known):
+    the longest 200,000; the others are in the sums alone."""
 
     work: WorkId
     begin_ns: Time
@@ -439,8 +444,8 @@ class GpuActivity(Row, ordered_by="begin_ns, rowid"):
 
 
 class GpuWait(Row):
-    """Calls of CUDA that waited for a GPU, by the call path that made them (node 0: not known):
-    wall-clock time."""
+    """One row is a call of CUDA that waited for a GPU, by the call path that made it (node 0: not
+    known), in wall-clock time."""
 
     node: NodeOrZero
     name: str
@@ -449,22 +454,23 @@ class GpuWait(Row):
 
 
 class ClockPair(Row, ordered_by="time_ns", describes=True):
-    """The profile's time and that of the day (CLOCK_REALTIME), which the system puts right
-    slowly, at the same moment: one pair a second, with --events and --torch gpu."""
+    """One row is the profile's time and that of the day (CLOCK_REALTIME), which the system puts
+    right slowly, at the same moment: one pair a second, with --events and --torch gpu."""
 
     time_ns: Time
     unix_ns: int
 
 
 class GpuWindow(Row, ordered_by="begin_ns"):
-    """When the work of the GPU was recorded: of other times nothing is known."""
+    """One row is when the work of the GPU was recorded: of other times nothing is known."""
 
     begin_ns: Time
     end_ns: Time
 
 
 class CallTime(Row, of_process=True, key="process thread node"):
-    """How long the calls of such a path took, all that began and ended while profiling ran.
+    """One row is how long the calls of such a path took, all that began and ended while profiling
+    ran.
 
     histogram: a list of [from_ns, calls].
     """
@@ -478,7 +484,7 @@ class CallTime(Row, of_process=True, key="process thread node"):
 
 
 class EventLog(Row, of_process=True, ordered_by="thread, first_ns, rowid"):
-    """Every begin and end of a Python function or region in order of time (--events).
+    """One row has begins and ends of Python functions or regions in order of time (--events).
 
     events: an array of uint64, whose fields are src/exact/event_log.h's; a step of time is
     tick_ns.
@@ -493,14 +499,14 @@ class EventLog(Row, of_process=True, ordered_by="thread, first_ns, rowid"):
 
 
 class EventNode(Row, of_process=True):
-    """What the events of a thread call node i: the i-th uint32."""
+    """One row is what the events of a thread call node i: the i-th uint32."""
 
     thread: ThreadId
     node: NodeIds
 
 
 class Line(Row, of_process=True, key="process thread node line", ordered_by="thread, node, line"):
-    """The lines of the functions chosen with --lines, path by path (node: the function's).
+    """One row is a line of a function chosen with --lines, path by path (node: the function's).
 
     hits: LINE events, the times that the line was begun (once for a loop that is all on it).
     total_ns: wall time from each to the same activation's next one, or to its end or suspension,
@@ -516,8 +522,8 @@ class Line(Row, of_process=True, key="process thread node line", ordered_by="thr
 
 
 class CFunction(Row, key="frame name", describes=True):
-    """With --c-calls: the names by which Python calls a C function, as cProfile writes them;
-    several where functions share their code."""
+    """One row is, with --c-calls, a name by which Python calls a C function, as cProfile writes it;
+    there are several where functions share their code."""
 
     frame: FrameId
     name: str
@@ -526,12 +532,12 @@ class CFunction(Row, key="frame name", describes=True):
 class Timeline(
     Row, of_process=True, ordered_by="thread, first_ns, rowid", indexed_by="thread, first_ns"
 ):
-    """Each sample in order of time: dt_ns and place are arrays of n little-endian uint32.
+    """One row has samples in order of time: dt_ns and place are arrays of n little-endian uint32.
 
     weight: an array of (uint32 index, uint32 periods) for the samples whose weight is not one
-    period. cpu: one of (uint32 index, uint32 CPU) for the first sample and those on another CPU
-    than the one before. A place is stack | gil << 28 | waits << 30, with gil 0: neither, 1: held,
-    2: waiting. Where the timeline was bounded (--max-timeline), a thread's first row has the
+    period. cpu: an array of (uint32 index, uint32 CPU) for the first sample and those on another
+    CPU than the one before. A place is stack | gil << 28 | waits << 30, with gil 0: neither, 1:
+    held, 2: waiting. Where the timeline was bounded (--max-timeline), a thread's first row has the
     older samples: each place once, with all their weight, without times (first_ns is that of the
     first one) or CPU (4294967295). The index spares sorting all samples for that order.
     """
@@ -546,14 +552,14 @@ class Timeline(
 
 
 class Nodes(Record):
-    """Call paths by function, indexed by node id; 0 is the root, parents have smaller ids."""
+    """Hold call paths by function, indexed by node id; 0 is the root, parents have smaller ids."""
 
     parent: array[int]
     frame: array[int]
 
 
 class Place(Record):
-    """Where in the source a frame of a stack row is; line 0: not known."""
+    """Hold where in the source a frame of a stack row is; line 0: not known."""
 
     frame: int
     file: str | None
@@ -561,7 +567,7 @@ class Place(Record):
 
 
 class Stacks(Record):
-    """Call paths by address, indexed by stack id; 0 is the root, parents have smaller ids.
+    """Hold call paths by address, indexed by stack id; 0 is the root, parents have smaller ids.
 
     places: of native rows the function and the calls inlined into it, outermost first, where
     debug information is used (inlined.with_inlined).
@@ -575,7 +581,7 @@ class Stacks(Record):
 
 
 class Event(Record):
-    """A begin or an end.
+    """An event is a begin or an end.
 
     kind: call, resume, return, yield, raise; or gap: `node` events are missing here.
     """
@@ -587,11 +593,12 @@ class Event(Record):
 
 
 class Chunk(Record):
-    """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.
+    """Hold samples of one thread in order of time: uint32[n] each, and the weights that are not
+    one.
 
-    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it. Its place says the
-    stack (`stack_of`), what the thread had to do with the GIL (`gil_name`), and whether it was
-    off the CPU (`waits`).
+    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it. Its place has the
+    stack (`stack_of`), what the thread had to do with the GIL (`gil_name`), and whether it was off
+    the CPU (`waits`).
     """
 
     thread: int
@@ -603,20 +610,20 @@ class Chunk(Record):
 
 
 def stack_of(place: int) -> int:
-    """The id of a sample's stack."""
+    """Return the id of a sample's stack."""
     return place & STACK_MASK
 
 
 def stacks_of(places: Iterable[int]) -> list[int]:
-    """The ids of samples' stacks."""
+    """Return the ids of samples' stacks."""
     return [place & STACK_MASK for place in places]
 
 
 def gil_name(place: int) -> str:
-    """One of GIL."""
+    """Return one of GIL."""
     return GIL[place >> GIL_SHIFT & 3]
 
 
 def waits(place: int) -> int:
-    """1: the thread was off the CPU."""
+    """Return 1 where the thread was off the CPU."""
     return int(place & WAITS != 0)

@@ -33,7 +33,8 @@ FORK_WAIT_S = 1.0  # a fork does not wait longer
 
 
 class _InSqlite:
-    """`with in_sqlite:` around whatever calls SQLite; a thread may nest it."""
+    """Hold the lock of SQLite: `with in_sqlite:` is around whatever calls it; a thread may nest
+    it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -86,7 +87,8 @@ os.register_at_fork(
 
 
 class _Steps:
-    """How many steps of SQLite's machine a query may take; called where it took STEPS_AT_ONCE."""
+    """Limit how many steps of SQLite's machine a query may take; it is called where one took
+    STEPS_AT_ONCE."""
 
     most = left = 1 << 62
 
@@ -103,17 +105,17 @@ class Database(sqlite3.Connection):
 
     @property
     def most_steps(self) -> int:
-        """Of SQLite's machine, that a query may take."""
+        """Return how many steps of SQLite's machine a query may take."""
         return self._steps.most
 
     def bound_steps(self, file_bytes: int) -> None:
-        """No query takes more than what a file of this size can hold: it is interrupted."""
+        """Let no query take more than what a file of this size can hold: it is interrupted."""
         self._steps = _Steps()
         self._steps.most = LEAST_STEPS + STEPS_A_BYTE * file_bytes
         self.set_progress_handler(self._steps, STEPS_AT_ONCE)
 
     def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
-        """As sqlite3's."""
+        """Execute as sqlite3's."""
         self._steps.left = self._steps.most
         return super().execute(sql, *arguments)
 
@@ -127,13 +129,14 @@ class Database(sqlite3.Connection):
 
 
 class File:
-    """A profile file, opened when it is first used, or before: see `open_file` and `filled`.
+    """Read a profile file, opened when it is first used, or before: see `open_file` and `filled`.
 
     Every method raises PyhybridError where the file is damaged.
     """
 
     def __init__(self, path: str, opened: sqlite3.Connection | Callable[[], Database]) -> None:
-        """`path` is what messages name; of a connection that is no Database no columns are read."""
+        """Take `path`, which messages name; of a connection that is no Database no columns are
+        read."""
         self.path = path
         self._opened = opened
 
@@ -150,7 +153,7 @@ class File:
                 self._opened.close()
 
     def rows(self, sql: str, *arguments: Any) -> Iterator[tuple[Any, ...]]:
-        """The rows of an SQL query."""
+        """Yield the rows of an SQL query."""
         try:
             with in_sqlite:
                 cursor = self._database.execute(sql, arguments)
@@ -163,7 +166,7 @@ class File:
             self.damaged(one_line(error), error)
 
     def columns(self, sql: str, kinds: str) -> tuple[memoryview, ...]:
-        """All rows of an SQL query, as columns (_profile.read_columns)."""
+        """Return all rows of an SQL query, as columns (_profile.read_columns)."""
         database = self._database
         try:
             with in_sqlite:
@@ -172,7 +175,8 @@ class File:
             self.damaged(one_line(error), error)
 
     def select(self, row: type[Row]) -> str:
-        """The query for a table's rows, with their fields in order; "": the file has no such table.
+        """Return the query for a table's rows, with their fields in order; "": the file has no such
+        table.
 
         What stands for columns that older files lack is in it.
         """
@@ -185,7 +189,7 @@ class File:
         return f"SELECT {', '.join(columns)} FROM {table.name}{order}"
 
     def json(self, text: str) -> Any:
-        """The value of a column of that kind."""
+        """Return the value of a column of that kind."""
         try:
             return json.loads(text)
         except (ValueError, TypeError) as error:
@@ -197,7 +201,8 @@ class File:
 
 
 def open_file(path: str, is_new: bool = False) -> Database:
-    """The tables of a profile file: see `Profile.open`.  One that `is_new` is not checked whole."""
+    """Open the tables of a profile file: see `Profile.open`.  One that `is_new` is not checked
+    whole."""
     if begin_of(path) != SQLITE_MAGIC:
         raise PyhybridError(f"{path}: not a pyhybrid profile")
     name = f"file:{quoted(path)}?mode=ro&immutable=1"
@@ -210,7 +215,7 @@ def open_file(path: str, is_new: bool = False) -> Database:
 
 
 def filled(path: str, name: str, fill: Callable[[Database], None]) -> Database:
-    """The database that SQLite knows by `name`, once `fill` has filled or checked it.
+    """Return the database that SQLite knows by `name`, once `fill` has filled or checked it.
 
     Raises PyhybridError, about `path`.
     """
@@ -231,7 +236,7 @@ def filled(path: str, name: str, fill: Callable[[Database], None]) -> Database:
 
 
 def begin_of(path: str) -> bytes:
-    """The first bytes of a file: what kind it is.  Raises PyhybridError."""
+    """Return the first bytes of a file: what kind it is.  Raises PyhybridError."""
     try:
         with open(path, "rb") as file:
             return file.read(len(SQLITE_MAGIC))
@@ -240,7 +245,7 @@ def begin_of(path: str) -> bytes:
 
 
 def quoted(path: str) -> str:
-    """A path as SQLite's URIs want it."""
+    """Return a path as SQLite's URIs want it."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     if quoted.startswith("/"):
         quoted = "//" + quoted  # no host, also where the path begins with two
@@ -270,10 +275,11 @@ def _check(path: str, database: Database, whole_below: int) -> None:
 
 
 def _check_tables(path: str, database: Database) -> None:
-    """Our tables are tables: what a row of them says is in the file, and is not worked out.
+    """Check that our tables are tables: the contents of a row are in the file, and are not worked
+    out.
 
-    By what SQLite made of the file's schema, whatever is written there.  Other tables and views are
-    whoever's: nothing of ours reads them.
+    The check goes by what SQLite made of the file's schema, whatever is written there.  Other
+    tables and views are whoever's: nothing of ours reads them.
     """
     kinds = database.execute("SELECT name, type FROM pragma_table_list WHERE schema = 'main'")
     hidden = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden"
@@ -291,8 +297,8 @@ _LIMIT = 1 << 63
 
 
 def clean[Text: (str, str | None)](text: Text) -> Text:
-    """Text as SQLite, and what reads C strings, can hold it: lone surrogates (odd file names) and
-    NUL become backslash escapes."""
+    """Return text as SQLite, and what reads C strings, can hold it: lone surrogates (odd file
+    names) and NUL become backslash escapes."""
     if text is None or (text.isascii() and "\0" not in text):
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
@@ -304,7 +310,7 @@ def insert(
     rows: Iterable[tuple[Any, ...]],
     process: int = PROCESS,
 ) -> None:
-    """Rows with a value for each field that is a column; in the transaction that is open."""
+    """Insert rows with a value for each field that is a column; in the transaction that is open."""
     insert_into, row = table.table.insert(process)
     if texts := table.table.of_kind("Json"):
         rows = (_as_json(each, texts) for each in rows)
@@ -325,12 +331,12 @@ def _as_json(row: tuple[Any, ...], texts: list[int]) -> tuple[Any, ...]:
 
 
 def _fitting(value: Any) -> Any:
-    """An integer as a table can hold it: with 63 bits and a sign."""
+    """Return an integer as a table can hold it: with 63 bits and a sign."""
     return min(max(value, -_LIMIT), _LIMIT - 1) if isinstance(value, int) else value
 
 
 def _file_of(database: sqlite3.Connection) -> str:
-    """The path of its file; "": it is in memory."""
+    """Return the path of its file; "": it is in memory."""
     database.text_factory = os.fsdecode
     ((_, _, file),) = database.execute("PRAGMA database_list").fetchall()
     database.text_factory = str

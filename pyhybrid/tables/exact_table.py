@@ -10,7 +10,7 @@ from pyhybrid.tables import Exact, Frame, Nodes
 
 
 def calling_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> bytearray:
-    """1 for each node that calls what is below it: Python functions, regions, and C functions
+    """Mark with 1 each node that calls what is below it: Python functions, regions, and C functions
     whose calls were `counted` (uint32)."""
     callers = {f.id for f in frames.values() if f.kind in ("python", "region")}
     is_caller = bytes(number in callers for number in range(max(frames, default=0) + 1))
@@ -20,7 +20,7 @@ def calling_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> by
 
 
 def recursive_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> memoryview:
-    """The `counted` nodes (uint32) whose function is on their path already."""
+    """Return the `counted` nodes (uint32) whose function is on their path already."""
     n = len(nodes.frame)
     is_outer = outermost(nodes.parent, nodes.frame, calling_nodes(nodes, frames, counted))
     inner = int.from_bytes(mark(counted, n)) & ~int.from_bytes(is_outer)
@@ -28,19 +28,19 @@ def recursive_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> 
 
 
 class ExactTable(Sequence[Exact]):
-    """A sequence of Exact, ordered by thread and node; a column of it by a field's name."""
+    """Hold a sequence of Exact, ordered by thread and node; a column of it by a field's name."""
 
     __slots__ = Exact._fields
 
     def __init__(self) -> None:
-        """No rows."""
+        """Hold no rows."""
         self.thread, self.node = array("I"), array("I")
         self.calls, self.resumes, self.raised, self.seeded = (array("q") for _ in range(4))
         self.total_ns, self.self_ns = array("q"), array("q")
 
     @classmethod
     def of(cls, rows: Iterable[Exact]) -> "ExactTable":
-        """The table of these rows."""
+        """Return the table of these rows."""
         table = cls()
         for column, values in zip(table.columns, zip(*rows, strict=True), strict=False):
             column.extend(values)
@@ -48,7 +48,7 @@ class ExactTable(Sequence[Exact]):
 
     @classmethod
     def in_order(cls, columns: Sequence["array[int]"]) -> "ExactTable":
-        """The table of these columns, whose rows come in any order."""
+        """Return the table of these columns, whose rows come in any order."""
         thread, node, *_ = columns
         rows = order(thread, node)
         table = cls()
@@ -57,7 +57,7 @@ class ExactTable(Sequence[Exact]):
 
     @property
     def columns(self) -> tuple["array[int]", ...]:
-        """All of them, in the order of Exact's fields."""
+        """Return all of them, in the order of Exact's fields."""
         return tuple(getattr(self, name) for name in Exact._fields)
 
     def add(self, columns: list[memoryview]) -> None:
@@ -66,17 +66,17 @@ class ExactTable(Sequence[Exact]):
             column.frombytes(columns.pop().cast("B"))
 
     def at_nodes(self, nodes: Sequence[int]) -> "ExactTable":
-        """The same rows, of these nodes in the place of theirs."""
+        """Return the same rows, of these nodes in the place of theirs."""
         moved = array("I", map(nodes.__getitem__, self.node))
         return ExactTable.in_order([moved if each is self.node else each for each in self.columns])
 
     def of_threads(self, threads: Collection[int]) -> "ExactTable":
-        """The rows of these threads; the table itself where it has no others."""
+        """Return the rows of these threads; the table itself where it has no others."""
         chosen = bytes(thread in threads for thread in self.thread)
         return self if all(chosen) else self.where(chosen)
 
     def where(self, chosen: Buffer) -> "ExactTable":
-        """A table of the rows that are marked."""
+        """Return a table of the rows that are marked."""
         table, rows = ExactTable(), rows_from(chosen, 1)
         for column, values in zip(table.columns, self.columns, strict=True):
             column.frombytes(take(values, rows).cast("B"))

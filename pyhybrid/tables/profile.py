@@ -54,16 +54,16 @@ from pyhybrid.tables.exact_table import ExactTable
 from pyhybrid.tables.schema import Record, Row
 from pyhybrid.tables.timeline import GAP, KINDS, events_of, parts, times
 
-_FRAMES_MAX = 1 << 28  # far more than functions are told apart
+_FRAMES_MAX = 1 << 28  # far more than there are functions
 
 
 class View(Record):
-    """What a profile shows of what was recorded.
+    """Describe what a profile shows of what was recorded.
 
-    by_time: of its samples those of some times or states alone: figures that are sums of whole
-    threads are not known of these.  compensated: the cost of counting is subtracted from its exact
-    times.  all_frames: the profile with the same samples and all their frames, where this one has
-    Python frames or native ones alone.
+    by_time: it has of its samples those of some times or states alone: figures that are sums of
+    whole threads are not known of these.  compensated: the cost of counting is subtracted from its
+    exact times.  all_frames: the profile with the same samples and all their frames, where this one
+    has Python frames or native ones alone.
     """
 
     by_time: bool = False
@@ -75,7 +75,7 @@ type Narrow = Callable[[type[Row], Sequence[Any]], Sequence[Any]]
 
 
 def _part[Made](read: Callable[[Profile], Made]) -> cached_property[Made]:
-    """A part of a profile that its file has: of a profile made from another one, that one's.
+    """Make a part of a profile that its file has: of a profile made from another one, that one's.
 
     What the file's rows should not make possible is damage.
     """
@@ -92,7 +92,7 @@ def _part[Made](read: Callable[[Profile], Made]) -> cached_property[Made]:
 
 
 def _rows[R: Row](row: type[R], doc: str) -> cached_property[Sequence[R]]:
-    """The rows of a table, as an attribute."""
+    """Return the rows of a table, as an attribute."""
 
     def rows(profile: Profile) -> Sequence[R]:
         return profile[row]
@@ -102,7 +102,7 @@ def _rows[R: Row](row: type[R], doc: str) -> cached_property[Sequence[R]]:
 
 
 class Profile:
-    """A profile, which never changes.  Every method raises PyhybridError where its file is damaged.
+    """A profile never changes.  Every method raises PyhybridError where its file is damaged.
 
     Any thread may use it.  `profile[Turn]` are the rows of a table, of the class that declares it
     (__init__.py); what is asked for most is an attribute, too.
@@ -112,7 +112,8 @@ class Profile:
     view: View
 
     def __init__(self, path: str, file: File, **made: Any) -> None:
-        """Use `Profile.open`.  `made`: attributes that are known, and need not be read."""
+        """Take what `Profile.open` gives; `made`: attributes that are known, and need not be
+        read."""
         self.__dict__.update(path=path, view=View(), _file=file, _base=None, _narrow=None)
         self.__dict__.update(_chunks=None, _read={}, _parts={}, **made)
 
@@ -124,7 +125,7 @@ class Profile:
     _parts: dict[Callable[[Profile], Any], Any]
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raises AttributeError: see `replaced`."""
+        """Raise AttributeError: see `replaced`."""
         raise AttributeError("a profile cannot be changed")
 
     @classmethod
@@ -139,9 +140,8 @@ class Profile:
 
     @classmethod
     def being_written(cls, path: str, wait: Callable[[], object], **made: Any) -> Self:
-        """The profile of a file that is not whole yet; what is asked of it but what is `made` is
-        known after `wait()`, which raises PyhybridError where no file comes.
-        """
+        """Return the profile of a file that is not whole yet; what is asked of it but what is
+        `made` is known after `wait()`, which raises PyhybridError where no file comes."""
 
         def written() -> Any:
             wait()
@@ -150,7 +150,7 @@ class Profile:
         return cls(path, File(path, written), **made)
 
     def opened_anew(self) -> Self:
-        """The same by a database of its own, for a fork of the process."""
+        """Return the same by a database of its own, for a fork of the process."""
         return self._of_file(File(self.path, open_file(self.path, is_new=True)))
 
     def _of_file(self, file: File) -> Self:
@@ -167,7 +167,7 @@ class Profile:
         chunks: Callable[[], Iterator[Chunk]] | None = None,
         **made: Any,
     ) -> Self:
-        """A profile with other `rows` of some tables, and other attributes that are no rows
+        """Return a profile with other `rows` of some tables, and other attributes that are no rows
         (`frames`, `nodes`, `stacks`, `exact`, `meta`, ...); all else is this one's.
 
         `narrow` gives what is left of the rows of a table, `chunks` the timeline.
@@ -178,14 +178,14 @@ class Profile:
         return new
 
     def once[Made](self, make: Callable[[Profile], Made]) -> Made:
-        """What `make` makes of this profile, made once."""
+        """Return what `make` makes of this profile, made once."""
         if make not in self._parts:
             self._parts[make] = make(self)
         made: Made = self._parts[make]
         return made
 
     def __getitem__[R: Row](self, row: type[R]) -> Sequence[R]:
-        """The rows of a table, in its order; none where the file is older than the table."""
+        """Return the rows of a table, in its order; none where the file is older than the table."""
         if row not in self._read:
             if self._base is not None:
                 of_base = self._base[row]
@@ -221,43 +221,43 @@ class Profile:
         self.close()
 
     def query(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """All rows of an SQL query: of the file, whatever was chosen of it."""
+        """Return all rows of an SQL query: of the file, whatever was chosen of it."""
         return list(self._file.rows(sql, *arguments))
 
     @_part
     def meta(self) -> dict[str, Any]:
-        """What the profiled process recorded of itself, and finishing added (Meta)."""
+        """Return what the profiled process recorded of itself, and finishing added (Meta)."""
         return {row.key: row.value for row in self._rows_of(Meta)}
 
     @property
     def period_ns(self) -> int:
-        """The weight of one sample that stands for one period."""
+        """Return the weight of one sample that stands for one period."""
         with damage_in(self.path):
             return int(self.meta.get("period_ns", 0)) or self._file.damaged("no period")
 
     @cached_property
     def processes(self) -> dict[int, Process]:
-        """The processes by id: one, unless the file was merged of several."""
+        """Return the processes by id: one, unless the file was merged of several."""
         rows = (row if row.argv is not None else row._replace(argv=[]) for row in self[Process])
         return {row.id: row for row in rows} or self._file.damaged("no process")
 
     @cached_property
     def process(self) -> Process:
-        """The process; where there are several the first, with the times and sums of all."""
+        """Return the process; where there are several the first, with the times and sums of all."""
         first, *others = self.processes.values()
         return first.with_(others) if others else first
 
     @cached_property
     def threads(self) -> dict[int, Thread]:
-        """The threads by id, in the order in which they were seen."""
+        """Return the threads by id, in the order in which they were seen."""
         return {row.id: row for row in self[Thread]}
 
     def pid_of(self, thread: int) -> int:
-        """The process that this thread is of."""
+        """Return the process that this thread is of."""
         return self.processes[self.threads[thread].process].pid
 
     def thread_name(self, thread: int) -> str:
-        """Its name, with its process where there are several."""
+        """Return its name, with its process where there are several."""
         name = self.threads[thread].name
         return name if len(self.processes) == 1 else f"{name} of {self.pid_of(thread)}"
 
@@ -265,7 +265,7 @@ class Profile:
 
     @_part
     def modules(self) -> dict[int, Module]:
-        """The loaded ELF files by id."""
+        """Return the loaded ELF files by id."""
         sql = self._file.select(Module)
         modules = {row[0]: Module._make((*row, [])) for row in self._file.rows(sql)}
         for number, *segment in self[Segment]:
@@ -276,7 +276,7 @@ class Profile:
 
     @_part
     def frames(self) -> dict[int, Frame]:
-        """The functions by id."""
+        """Return the functions by id."""
         frames = {row.id: row for row in self._rows_of(Frame)}
         if max(frames, default=0) > _FRAMES_MAX:  # views have a byte for each number
             self._file.damaged("a function's number")
@@ -284,7 +284,7 @@ class Profile:
 
     @_part
     def nodes(self) -> Nodes:
-        """The call tree, function by function."""
+        """Return the call tree, function by function."""
         columns = self._file.columns("SELECT parent, frame FROM node ORDER BY id", "II")
         nodes = Nodes(*(array("I", [0]) for _ in columns))
         for column, values in zip(nodes, columns, strict=True):
@@ -294,7 +294,7 @@ class Profile:
 
     @_part
     def stacks(self) -> Stacks:
-        """The call paths, address by address."""
+        """Return the call paths, address by address."""
         lists: list[list[Any]] = []
         for values in zip(*self._file.rows(self._file.select(Stack)), strict=True):
             lists.append([0, *values])
@@ -308,22 +308,22 @@ class Profile:
 
     @_part
     def places(self) -> Mapping[int, list[Place]]:
-        """Of native rows of `stacks` the function and the calls inlined into it, outermost first,
-        where debug information is used (inlined.with_inlined)."""
+        """Return for native rows of `stacks` the function and the calls inlined into it, outermost
+        first, where debug information is used (inlined.with_inlined)."""
         return {}
 
     recorded = _rows(Sampled, "Self samples and weight by thread, stack and its state.")
 
     @cached_property
     def recorded_stacks(self) -> frozenset[int]:
-        """The rows of `stacks` that samples ended in."""
+        """Return the rows of `stacks` that samples ended in."""
         if self._base is not None and not self._narrow and Sampled not in self._read:
             return self._base.recorded_stacks
         return frozenset(row.stack for row in self.recorded)
 
     @cached_property
     def own_stacks(self) -> frozenset[int]:
-        """Those that are the profiler's own work, which is outside all shares."""
+        """Return those that are the profiler's own work, which is outside all shares."""
         own = {f.id for f in self.frames.values() if f.kind == "pseudo" and f.symbol == OWN_WORK}
         node_of, frame_of = self.stacks.node, self.nodes.frame
         with damage_in(self.path):  # a sample of no stack, or a stack of no node
@@ -333,22 +333,22 @@ class Profile:
 
     @cached_property
     def sampled(self) -> list[Sampled]:
-        """What is `recorded` of the program: what views and exports show."""
+        """Return what is `recorded` of the program: what views and exports show."""
         return [row for row in self.recorded if row.stack not in self.own_stacks]
 
     @cached_property
     def sampled_stacks(self) -> frozenset[int]:
-        """The rows of `stacks` that samples of the program ended in."""
+        """Return the rows of `stacks` that samples of the program ended in."""
         return self.recorded_stacks - self.own_stacks
 
     @property
     def own_weight_ns(self) -> int:
-        """The weight of the profiler's own work."""
+        """Return the weight of the profiler's own work."""
         return sum(row.weight_ns for row in self.recorded if row.stack in self.own_stacks)
 
     @_part
     def exact(self) -> ExactTable:
-        """Calls and times by thread and node, from events; empty if there were none."""
+        """Return calls and times by thread and node, from events; empty if there were none."""
         table = ExactTable()
         table.add(list(self._file.columns(self._file.select(Exact), "IIqqqqqq")))
         return table
@@ -366,8 +366,8 @@ class Profile:
 
     @cached_property
     def clock_pairs(self) -> list[tuple[int, int]]:
-        """Moments by the profile's time and that of the day, in order: one a second, where single
-        events were recorded; else the begin and the end, as far as they are known."""
+        """Return moments by the profile's time and that of the day, in order: one a second, where
+        single events were recorded; else the begin and the end, as far as they are known."""
         ends = (("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns"))
         known = [(self.meta[a], self.meta[b]) for a, b in ends if a in self.meta and b in self.meta]
         with damage_in(self.path):
@@ -375,17 +375,17 @@ class Profile:
 
     @cached_property
     def codes(self) -> dict[int, Code]:
-        """What is known of the functions whose calls are kept, by frame."""
+        """Return what is known of the functions whose calls are kept, by frame."""
         return {row.frame: row for row in self[Code]}
 
     @cached_property
     def usage(self) -> dict[int, Usage]:
-        """What kept calls used (--usage), by call."""
+        """Return what kept calls used (--usage), by call."""
         return {row.call: row for row in self[Usage]}
 
     @_part
     def c_names(self) -> dict[int, str]:
-        """The names by which Python calls C functions, by frame, of calls that were counted.
+        """Return the names by which Python calls C functions, by frame, of calls that were counted.
 
         Functions that share their code have none.
         """
@@ -393,7 +393,7 @@ class Profile:
         return dict(self.query(sql)) if self.meta.get("c_calls") else {}
 
     def events(self) -> Iterator[Event]:
-        """Every begin and end of a Python function (--events), thread by thread, by time."""
+        """Yield every begin and end of a Python function (--events), thread by thread, by time."""
         sql = "SELECT thread, node FROM event_node"
         nodes = {thread: array("I", blob) for thread, blob in self._file.rows(sql)}
         order = f"SELECT rowid, thread FROM event_log ORDER BY {EventLog.table.ordered_by}"
@@ -408,7 +408,7 @@ class Profile:
                 yield Event(thread, first_ns, KINDS[GAP], n_dropped)
 
     def timeline(self) -> Iterator[Chunk]:
-        """Every sample, the profiler's own work, too, in chunks by thread and time."""
+        """Yield every sample, the profiler's own work, too, in chunks by thread and time."""
         if self._chunks is not None:
             yield from self._chunks()
             return
@@ -427,14 +427,15 @@ class Profile:
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 
     def program_timeline(self) -> Iterator[Chunk]:
-        """The samples of the program."""
+        """Yield the samples of the program."""
         own = self.own_stacks
         for chunk in self.timeline():
             at = [i for i, stack in enumerate(stacks_of(chunk.place)) if stack not in own]
             yield from parts(chunk, times(chunk) if len(at) < len(chunk.place) else at, at)
 
     def _check_tree(self, row: type[Row], parents: Sequence[int]) -> None:
-        """Rows are numbered from 1 on, and come after their parents; row 0 is the root."""
+        """Check that rows are numbered from 1 on, and come after their parents; row 0 is the
+        root."""
         table = row.table.name
         (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
         last = len(parents) - 1
@@ -448,7 +449,7 @@ class Profile:
 
 
 def made_once[Made](make: Callable[[Profile], Made]) -> Callable[[Profile], Made]:
-    """The function, of which each profile keeps what it made."""
+    """Return the function, of which each profile keeps what it made."""
 
     @wraps(make)
     def of(profile: Profile) -> Made:

@@ -64,7 +64,7 @@ _WIDTH = 100
 
 
 class Column(NamedTuple):
-    """A column; `kind` is a name above or a type's, `refers` the table of the rows it means."""
+    """A column's `kind` is a name above or a type's, `refers` the table of the rows it means."""
 
     name: str
     kind: str
@@ -73,7 +73,7 @@ class Column(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """Its declaration."""
+        """Return its declaration."""
         words = [self.name, _SQL.get(self.kind, "INTEGER")]
         if self.kind == "Id":
             words.append("PRIMARY KEY")
@@ -85,11 +85,11 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: `fields` are those of its rows in Python, `columns` all in the file.
+    """A table's `fields` are those of its rows in Python, `columns` all in the file.
 
-    `key`: the columns that tell rows apart, unless that is an id.  `ordered_by`: how rows are read.
-    `describes`: its rows say what something is, whoever does it; those of others are figures of
-    processes, threads or times.  `absent`: what stands for columns that older files lack.
+    `key`: the columns that distinguish rows, unless that is an id.  `ordered_by`: how rows are
+    read.  `describes`: its rows are what something is, whoever does it; those of others are figures
+    of processes, threads or times.  `absent`: what stands for columns that older files lack.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Table(NamedTuple):
 
     @property
     def create(self) -> str:
-        """The SQL statement that makes it."""
+        """Return the SQL statement that makes it."""
         parts = [column.sql for column in self.columns]
         if self.key:
             parts.append(f"PRIMARY KEY ({', '.join(self.key)})")
@@ -123,24 +123,25 @@ class Table(NamedTuple):
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """Those of the rows' fields that are columns."""
+        """Return those of the rows' fields that are columns."""
         names = {column.name for column in self.columns}
         return tuple(field for field in self.fields if field in names)
 
     def insert(self, process: int) -> tuple[str, str]:
-        """The `INSERT` of rows in the order of `fields`: what stands before the values of a row,
-        and these, as parameters, `process` in between where a table has it and its rows do not."""
+        """Return the `INSERT` of rows in the order of `fields`: what stands before the values of a
+        row, and these, as parameters, `process` in between where a table has it and its rows do
+        not."""
         of_rows = set(self.stored)
         values = ("?" if each.name in of_rows else str(process) for each in self.columns)
         return f"INSERT INTO {self.name} VALUES ", f"({','.join(values)})"
 
     def of_kind(self, *kinds: str) -> list[int]:
-        """Where in a row fields of these kinds are."""
+        """Return where in a row fields of these kinds are."""
         known = {column.name: column.kind for column in self.columns}
         return [at for at, name in enumerate(self.fields) if known.get(name) in kinds]
 
     def that_refer(self, to: str) -> list[int]:
-        """Where in a row fields are that refer to rows of the table `to`, one each."""
+        """Return where in a row fields are that refer to rows of the table `to`, one each."""
         known = {column.name: column for column in self.columns}
         return [
             at
@@ -162,12 +163,12 @@ def _column(table: str, name: str, annotation: str) -> Column:
 
 @dataclass_transform(frozen_default=True)
 class _Fields(type):
-    """Makes the class of a record: its fields are in the tuple."""
+    """Make the class of a record: its fields are in the tuple."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **how: Any
     ) -> _Fields:
-        """`how`: of Row's subclasses."""
+        """Make it; `how` is of Row's subclasses."""
         kinds: dict[str, str] = {} if bases == (tuple,) else space.get("__annotations__", {})
         space["_defaults"] = {field: space.pop(field) for field in kinds if field in space}
         space["_fields"] = tuple(kinds)
@@ -179,13 +180,13 @@ class _Fields(type):
 
 
 class Record(tuple[Any, ...], metaclass=_Fields):
-    """A tuple of the fields that a subclass names with their kinds."""
+    """A record is a tuple of the fields that a subclass names with their kinds."""
 
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[dict[str, Any]]
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
-        """Of its fields, in order or by name.  Raises TypeError."""
+        """Make one of its fields, in order or by name.  Raises TypeError."""
         if len(values) != len(cls._fields):
             rest = cls._fields[len(values) :]
             known = cls._defaults | named
@@ -196,11 +197,11 @@ class Record(tuple[Any, ...], metaclass=_Fields):
 
     @classmethod
     def _make(cls, values: Iterable[Any]) -> Self:
-        """Of all fields."""
+        """Make one of all fields."""
         return tuple.__new__(cls, values)
 
     def _replace(self, **changed: Any) -> Self:
-        """One that differs in these fields."""
+        """Return one that differs in these fields."""
         fields = zip(self._fields, self, strict=True)
         made = tuple.__new__(type(self), [changed.pop(field, value) for field, value in fields])
         if changed:
@@ -208,7 +209,7 @@ class Record(tuple[Any, ...], metaclass=_Fields):
         return made
 
     def _asdict(self) -> dict[str, Any]:
-        """The fields by name."""
+        """Return the fields by name."""
         return dict(zip(self._fields, self, strict=True))
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -220,11 +221,11 @@ class Record(tuple[Any, ...], metaclass=_Fields):
 
 
 class Row(Record):
-    """A row of a table, which a subclass declares; so does it the rest:
+    """A row of a table is declared by a subclass; so is the rest:
 
     table: the table's name, unless it is the class's.  key: the columns of its primary key.
     ordered_by: the order of rows that are read.  of_process: the file has a column `process`, which
-    the row's thread or call tells.  describes, absent: see Table.  not_stored: fields that are no
+    the row's thread or call gives.  describes, absent: see Table.  not_stored: fields that are no
     columns.  indexed_by: the columns of an index.
     """
 
@@ -257,12 +258,12 @@ class Row(Record):
 
 
 def views() -> str:
-    """The SQL of the views: the questions that come first."""
+    """Return the SQL of the views: the questions that come first."""
     return text_beside(__file__, "views.sql")
 
 
 def create_all() -> str:
-    """The SQL statements that make an empty file's tables and views."""
+    """Return the SQL statements that make an empty file's tables and views."""
     from pyhybrid import tables  # which declares them
 
     pragmas = f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};"

@@ -18,12 +18,12 @@ _MAX_STEP_NS = (1 << 32) - 1
 
 
 def times(chunk: Chunk) -> list[int]:
-    """When each of its samples was taken."""
+    """Return when each of its samples was taken."""
     return list(accumulate(chunk.dt_ns, initial=chunk.first_ns))[1:]
 
 
 def periods_of(chunk: Chunk) -> list[int]:
-    """The weight of each of its samples, in periods."""
+    """Return the weight of each of its samples, in periods."""
     weights = [1] * len(chunk.place)
     for index, periods in chunk.weights.items():
         weights[index] = periods
@@ -31,10 +31,10 @@ def periods_of(chunk: Chunk) -> list[int]:
 
 
 def gil_runs(chunk: Chunk, period_ns: int) -> Iterator[tuple[str, int, int]]:
-    """Stretches of one part in the GIL (one of GIL): (which, from, until), in nanoseconds.
+    """Yield stretches of one part in the GIL (one of GIL): (which, from, until), in nanoseconds.
 
-    One ends where the next sample tells another part, or comes so late that what was between them
-    is not known; a sample tells of the period before it.
+    One ends where the next sample has another part, or comes so late that what was between them is
+    not known; a sample stands for the period before it.
     """
     which, begin, last = "", 0, 0
     for place, at in zip(chunk.place, times(chunk), strict=True):
@@ -50,7 +50,7 @@ def gil_runs(chunk: Chunk, period_ns: int) -> Iterator[tuple[str, int, int]]:
 
 
 def within(at_ns: list[int], spans: Spans) -> list[int]:
-    """The indices of the times that lie in one of `spans`, which are in order and apart."""
+    """Return the indices of the times that lie in one of `spans`, which are in order and apart."""
     kept: list[int] = []
     if not at_ns:
         return kept
@@ -61,7 +61,8 @@ def within(at_ns: list[int], spans: Spans) -> list[int]:
 
 
 def parts(chunk: Chunk, at_ns: list[int], kept: Sequence[int]) -> Iterator[Chunk]:
-    """The samples of these indices, in several chunks where a step of time is too long for one."""
+    """Yield the samples of these indices, in several chunks where a step of time is too long for
+    one."""
     if len(kept) == len(at_ns):
         yield chunk
         return
@@ -82,7 +83,7 @@ def parts(chunk: Chunk, at_ns: list[int], kept: Sequence[int]) -> Iterator[Chunk
 def events_of(
     words: Iterable[int], thread: int, first_ns: int, tick_ns: float, nodes: Sequence[int]
 ) -> Iterator[Event]:
-    """The events of a part of a thread's event log; its node i is `nodes[i]`."""
+    """Yield the events of a part of a thread's event log; its node i is `nodes[i]`."""
     ticks = 0
     for word in words:
         ticks += word & STEP_MASK
