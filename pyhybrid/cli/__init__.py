@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyhybrid.capture.run_program import Program
 
     class Command(Protocol):
-        """A subcommand; its docstring is what its --help says first."""
+        """Run a subcommand; its docstring is what its --help prints first."""
 
         name: str
         words: str  # behind its name, for --help
@@ -49,7 +49,7 @@ SUBCOMMANDS = {
 
 
 def command(name: str) -> "Command":
-    """The subcommand of that name."""
+    """Return the subcommand of that name."""
     from importlib import import_module
 
     module = SUBCOMMANDS[name]
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":
-    """As run, unless there is no room to run the program under us: then it runs."""
+    """Run as `run`, unless there is no room to run the program under us: then it runs."""
     from pyhybrid.cli.without_profile import check_memory  # while there is memory for it
 
     try:

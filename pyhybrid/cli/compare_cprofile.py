@@ -75,7 +75,7 @@ def _differences(folder: str, program: list[str]) -> list[Difference]:
 
 
 class _Input:
-    """Standard input, for one run after the other.
+    """Give standard input to one run after the other.
 
     A file is read from where it stood each time.  What comes through a pipe is passed on to the
     first run as it comes, and kept for the second.
@@ -131,5 +131,5 @@ def _run(profiler: str, module: list[str], given: _Input, folder: str) -> None:
         lines = errors.read().decode(errors="backslashreplace").strip().splitlines()
     if code:
         how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
-        said = f": {lines[-1].removeprefix('pyhybrid: ')}" if lines else ""
-        raise PyhybridError(f"the program failed under {profiler} ({how}){said}")
+        reason = f": {lines[-1].removeprefix('pyhybrid: ')}" if lines else ""
+        raise PyhybridError(f"the program failed under {profiler} ({how}){reason}")

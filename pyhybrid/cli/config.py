@@ -59,13 +59,13 @@ def _lines(
         names, value = [each.name], getattr(settings, each.name)
         if each.key == NAMES_OR_TABLES:
             names, value = [each.name, TABLES], [*value, *settings.function_settings]
-        told = ", ".join(dict.fromkeys(sources[name] for name in names if name in sources))
-        if each.help is not None or told:
-            yield f"{_setting(each, value):<{_COLUMN}}  # {told or 'default'}"
+        origin = ", ".join(dict.fromkeys(sources[name] for name in names if name in sources))
+        if each.help is not None or origin:
+            yield f"{_setting(each, value):<{_COLUMN}}  # {origin or 'default'}"
 
 
 def _setting(option: Option, value: Any) -> str:
-    """`key = value`; what has no value is a remark."""
+    """Return `key = value`; what has no value is a remark."""
     shown = option.kind.to_file(value)
     return f"# {option.key} =" if shown is None else f"{option.key} = {_toml(shown)}"
 

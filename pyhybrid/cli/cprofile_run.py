@@ -23,7 +23,7 @@ _OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 
 def _counts(profiler: "Profile") -> "list[Count]":
-    """The program's functions, our own left out; a built-in function has no code."""
+    """Return the program's functions, our own left out; a built-in function has no code."""
     return [
         (
             *(each.code.co_filename, each.code.co_firstlineno, each.code.co_qualname),

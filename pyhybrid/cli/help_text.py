@@ -22,7 +22,7 @@ COLUMN, FULL_COLUMN = 25, 8  # of options' help in the first and in the second
 
 
 def brief_help() -> str:
-    """A screen of 80 columns."""
+    """Return a screen of 80 columns."""
     shown = [each for each in Options.options.values() if each.brief]
     lines = [*_head(), "", "options (--help-all has all of them):"]
     lines += _table(map(_briefly, shown), COLUMN)
@@ -30,12 +30,12 @@ def brief_help() -> str:
 
 
 def full_help() -> str:
-    """All options that are shown at all."""
+    """Return all options that are shown at all."""
     return "\n".join([*_head(), "", *option_lines(Options.options.values())]) + "\n"
 
 
 def option_lines(options: Iterable[Option]) -> Iterator[str]:
-    """Those that have flags, by group."""
+    """Yield those that have flags, by group."""
     known = [each for each in options if each.flags and each.help is not None]
     for group in GROUPS:
         of_group = [each for each in known if each.group == group]
@@ -46,7 +46,7 @@ def option_lines(options: Iterable[Option]) -> Iterator[str]:
 
 
 def spelled(option: Option) -> str:
-    """As it is typed: `-o, --output PREFIX`."""
+    """Return it as it is typed: `-o, --output PREFIX`."""
     flags, kind = list(option.flags), option.kind
     if isinstance(kind, Switch):
         flags += [f"--no-{each.removeprefix('--')}" for each in flags]
@@ -59,7 +59,7 @@ def spelled(option: Option) -> str:
 
 
 def explained(option: Option) -> str:
-    """Its help."""
+    """Return its help."""
     text = (option.help or "").replace("%(default)s", str(option.at_command_line))
     return text + ("; repeatable" if option.kind.repeatable else "")
 
@@ -69,7 +69,7 @@ def _briefly(option: Option) -> tuple[str, str]:
 
 
 def _head() -> Iterator[str]:
-    """How programs are run, and the other commands."""
+    """Yield how programs are run, and the other commands."""
     from pyhybrid.cli import SUBCOMMANDS, command
 
     yield f"usage: {PROGRAM} [options] script.py [args...]"
@@ -89,7 +89,7 @@ def _table(entries: Iterable[tuple[str, str]], column: int) -> Iterator[str]:
 
 
 def _entry(left: str, right: str, column: int) -> Iterator[str]:
-    """`left`, and beside it from a column on, or below it, `right`."""
+    """Yield `left`, and beside it from a column on, or below it, `right`."""
     lines = textwrap.wrap(right, _columns() - column)
     if len(left) + 4 <= column:
         yield f"  {left:<{column - 2}}{lines.pop(0)}"

@@ -37,7 +37,7 @@ class Merge:
         output = prefix + PROFILE
         check_folder(os.path.abspath(prefix), makes=False)
         for path in args.files:
-            with contextlib.suppress(OSError):  # what is not there is said by who opens it
+            with contextlib.suppress(OSError):  # who opens it reports what is not there
                 if os.path.samefile(path, output):
                     raise UsageError(f"merge: -o {args.output} is one of its inputs")
         with replacing(output) as temporary:

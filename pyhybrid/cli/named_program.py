@@ -19,7 +19,7 @@ _FILES = (".py", ".pyc", ".pyz", ".zip")  # what ends so is no command
 
 
 def as_interpreter_takes(words: list[str]) -> list[str]:
-    """The program's words with a script's path, or `-m`, in the place of a name.
+    """Return the program's words with a script's path, or `-m`, in the place of a name.
 
     A file of that name wins, as does a folder or archive that can be run; then commands, then
     modules.  Raises UsageError where there is none of them.
@@ -33,7 +33,7 @@ def as_interpreter_takes(words: list[str]) -> list[str]:
     if _is_module(name):
         return ["-m", *words]
     if os.path.lexists(name):
-        return words  # run_program.py says what is wrong with it
+        return words  # run_program.py reports what is wrong with it
     raise UsageError(
         why_not
         or f"there is no program {name!r}: no file, and no command or runnable module of this "
@@ -42,7 +42,7 @@ def as_interpreter_takes(words: list[str]) -> list[str]:
 
 
 def _ours_like(name: str) -> str:
-    """What of our own commands may be meant."""
+    """Return what of our own commands may be meant."""
     from difflib import get_close_matches
 
     from pyhybrid.cli import SUBCOMMANDS
@@ -61,7 +61,7 @@ def _is_program(name: str) -> bool:
 
 
 def _command(name: str) -> tuple[str | None, str | None]:
-    """The path of this interpreter's command, or why none of those that are there is one."""
+    """Return the path of this interpreter's command, or why none of those that are there is one."""
     why_not = None
     for folder in _folders():
         path = os.path.join(folder, name)
@@ -79,7 +79,7 @@ def _command(name: str) -> tuple[str | None, str | None]:
 
 
 def _folders() -> "Iterator[str]":
-    """Where this interpreter's commands are, then where the shell looks."""
+    """Yield where this interpreter's commands are, then where the shell looks."""
     if sys.executable:
         yield os.path.dirname(sys.executable)
     yield os.path.join(sys.prefix, "bin")
@@ -87,7 +87,8 @@ def _folders() -> "Iterator[str]":
 
 
 def _interpreter_of(path: str) -> str | None:
-    """The Python that the file's first lines name: `python3`, or its path.  None: they do not."""
+    """Return the Python that the file's first lines name: `python3`, or its path.  It is None where
+    they do not."""
     try:
         with open(path, "rb") as file:
             first, second = file.readline(4096), file.readline(4096)

@@ -13,7 +13,7 @@ DIVIDER = "\0"
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, exit code 2.
+    """Report errors in one line, with exit code 2.
 
     Where it `divides`, `--` is a word between others, DIVIDER, and options may stand on both sides.
     """
@@ -26,25 +26,25 @@ class Parser(argparse.ArgumentParser):
         self._shows = False
 
         def make(**given: Any) -> Any:
-            """For arguments' checks of any width: that of the terminal takes an import."""
+            """Check arguments in any width: that of the terminal takes an import."""
             return formatter_class(**given, width=None if self._shows else 80)
 
         super().__init__(formatter_class=make, **words)
 
     def format_help(self) -> str:
-        """As argparse's."""
+        """Format as argparse's."""
         self._shows = True
         return super().format_help()
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's."""
+        """Parse as argparse's."""
         if not self.divides:
             return super().parse_args(args, namespace)
         words = [DIVIDER if each == "--" else each for each in args]
         return self.parse_intermixed_args(words, namespace)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; of an option that there is not the error names the nearest one."""
+        """Parse as argparse's; of an option that there is not the error names the nearest one."""
         # What may have a value has it behind a `=`: the next word is the program's.
         words = [f"{each}=" if self._may_have_value(each) else each for each in args]
         known, others = super().parse_known_args(words, namespace)
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def word(kind: Kind) -> Callable[[str], Any]:
-    """The type of an argument of such a kind."""
+    """Return the type of an argument of such a kind."""
 
     def parse(text: str) -> Any:
         try:
@@ -86,7 +86,7 @@ def add_options(
 ) -> None:
     """Declare those that have flags; each one's value is an attribute of its name then.
 
-    Without `defaults` only those are that are given.  Their help is help_text.py's.
+    Without `defaults` only those that are given are attributes.  Their help is help_text.py's.
     """
     for each in options:
         if each.flags:

@@ -18,7 +18,7 @@ class Report(Summary):
     help = "print the summary of a profile, or a view of it"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        """The summary's; the help has all views."""
+        """Prepare the summary's; the help has all views."""
         super().prepare_parser(parser)
         parser.usage = "pyhybrid report [VIEW] [options] [FILE]"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -26,7 +26,7 @@ class Report(Summary):
         parser.epilog = f"views (each has a --help):\n{views}"
 
     def view(self, words: list[str]) -> tuple[View, list[str]]:
-        """The view that they ask for, and the words without its name.  Raises UsageError.
+        """Return the view that they ask for, and the words without its name.  Raises UsageError.
 
         The first word that is no option names it, or else a file: `./steps` is one.
         """
@@ -44,7 +44,7 @@ class Report(Summary):
 
 
 def _named(words: list[str]) -> Iterator[int]:
-    """Where the words are that are no options, nor their values, nor behind `--`."""
+    """Yield where the words are that are no options, nor their values, nor behind `--`."""
     with_values = {
         flag for view in VIEWS for flag, action in _actions(view).items() if action.nargs != 0
     }
@@ -65,7 +65,7 @@ def _actions(view: str) -> dict[str, argparse.Action]:
 
 
 def _check_file(name: str) -> None:
-    """What is no file, and does not look like one, is a view that is misspelled."""
+    """Refuse what is no file, and does not look like one: a view that is misspelled."""
     if os.sep in name or "." in name or os.path.lexists(name):
         return
     from difflib import get_close_matches
@@ -75,7 +75,7 @@ def _check_file(name: str) -> None:
 
 
 def _check_options(view: View, words: list[str]) -> None:
-    """Raises UsageError for what is an option of other views, or was meant as a view."""
+    """Raise UsageError for what is an option of other views, or was meant as a view."""
     own = _actions(view.name if view.name in VIEWS else Summary.name)
     for each in words[: words.index("--") if "--" in words else None]:
         flag = each.partition("=")[0]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """One of them; its docstring is what its --help says first."""
+    """A view's docstring is what its --help prints first."""
 
     name: str
     words = "[FILE]"
@@ -81,20 +81,20 @@ class View:
         return 0
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """On stdout; `notes` say what of the profile is shown."""
+        """Print it on stdout; `notes` describe what of the profile is shown."""
         json.dump(plain(self.figures(profile, args)), sys.stdout, indent=2)
         print()
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """On stdout, after the notes."""
+        """Print it on stdout, after the notes."""
         write_lines([*notes, *shown(self.listing(self.figures(profile, args), args))], sys.stdout)
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """What is shown, a dataclass.  Raises PyhybridError where there is nothing."""
+        """Return what is shown, a dataclass.  Raises PyhybridError where there is nothing."""
         raise NotImplementedError
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
-        """That as text."""
+        """Return that as text."""
         raise NotImplementedError
 
 
@@ -106,7 +106,7 @@ class Summary(View):
     has_exact_times = has_native_lines = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """As View."""
+        """See View."""
         add_frames(parser)
         parser.add_argument(
             "--height",
@@ -116,19 +116,19 @@ class Summary(View):
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        """As View."""
+        """See View."""
         if args.height and args.json:
             raise UsageError("--height is for text: not with --json")
         return super().run(args)
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View; with what import statements run, too."""
+        """See View; what import statements run is there, too."""
         found = self._summary(profile, notes, args, imports=True)
         json.dump(plain(found), sys.stdout, indent=2)
         print()
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View; the notes are lines of it."""
+        """See View; the notes are lines of it."""
         from pyhybrid.report import screen, tree
         from pyhybrid.views.labels import labels_of
 
@@ -154,7 +154,7 @@ class Tree(View):
     has_exact_times = has_native_lines = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """As View."""
+        """See View."""
         add_frames(parser)
         parser.add_argument(
             "--full-names",
@@ -163,13 +163,13 @@ class Tree(View):
         )
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> tree.TreeFigures:
-        """As View."""
+        """See View."""
         from pyhybrid.report import tree
 
         return tree.tree_figures(profile, *self._how(args))
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View."""
+        """See View."""
         from pyhybrid.report import tree
 
         write_lines([*notes, *tree.tree_lines(profile, *self._how(args))], sys.stdout)
@@ -188,7 +188,7 @@ class Lines(View):
     has_native_lines = True
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View."""
+        """See View."""
         from pyhybrid.report.line_listing import print_lines
 
         notes = self._left_out(profile, notes)
@@ -196,12 +196,12 @@ class Lines(View):
         print_lines(profile, sys.stdout)
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View."""
+        """See View."""
         self._left_out(profile, notes)
         super().print_json(profile, notes, args)
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """As View."""
+        """See View."""
         from pyhybrid.report.line_listing import line_figures
 
         return line_figures(profile)
@@ -224,17 +224,17 @@ class Calls(View):
     help = "functions whose single calls were kept: sums and percentiles; as JSON each call"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """As View."""
+        """See View."""
         add_slowest(parser, "the N slowest calls of each function, too; --json: these alone")
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View."""
+        """See View."""
         from pyhybrid.report.calls import calls_json
 
         sys.stdout.writelines(calls_json(profile, args.slowest))
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View."""
+        """See View."""
         from pyhybrid.report.calls import calls_listing
 
         write_lines([*notes, *shown(calls_listing(profile, args.slowest))], sys.stdout)
@@ -250,17 +250,17 @@ class Modules(View):
     has_exact_times = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """As View."""
+        """See View."""
         parser.add_argument("--by-class", action="store_true", help="all of a class as one")
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """As View."""
+        """See View."""
         from pyhybrid.views.training.model import model_figures
 
         return model_figures(profile, args.by_class)
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-        """As View."""
+        """See View."""
         if chosen := profile.meta.get("functions"):
             notes = [
                 *notes,
@@ -269,7 +269,7 @@ class Modules(View):
         super().print_text(profile, notes, args)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
-        """As View."""
+        """See View."""
         from pyhybrid.report.training import model_listing
 
         return model_listing(figures, args.by_class)
@@ -282,7 +282,7 @@ class Operators(View):
     help = "PyTorch's operators: samples by phase, module and line"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """As View."""
+        """See View."""
         parser.add_argument(
             "--match",
             type=_expression,
@@ -292,13 +292,13 @@ class Operators(View):
         )
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """As View."""
+        """See View."""
         from pyhybrid.views.training.operators import operators_of
 
         return operators_of(profile, args.match)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
-        """As View."""
+        """See View."""
         from pyhybrid.report.training import operator_listing
 
         return operator_listing(figures, bool(args.match))
@@ -313,17 +313,17 @@ class Steps(View):
     help = "a training's steps: what their phases took, and why the slowest were slow"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """As View."""
+        """See View."""
         add_slowest(parser, "so many of the slowest steps (default: 5)")
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """As View."""
+        """See View."""
         from pyhybrid.report.step_listing import step_report
 
         return step_report(profile, args.slowest)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
-        """As View."""
+        """See View."""
         from pyhybrid.report.step_listing import step_listing
 
         return step_listing(figures)
@@ -337,7 +337,7 @@ class Compiles(View):
     has_exact_times = True
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """As View."""
+        """See View."""
         from pyhybrid.views.training.compiles import compiles_of
 
         found = compiles_of(profile)
@@ -346,7 +346,7 @@ class Compiles(View):
         return found
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
-        """As View."""
+        """See View."""
         from pyhybrid.report.training import compile_listing
 
         return compile_listing(figures)
@@ -361,13 +361,13 @@ class Quality(View):
     help = "how far to trust it: losses, stacks, names by library, the clock"
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
-        """As View."""
+        """See View."""
         from pyhybrid.report.quality import quality_report
 
         return quality_report(profile)
 
     def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
-        """As View."""
+        """See View."""
         from pyhybrid.report.quality import quality_listing
 
         return quality_listing(figures)
@@ -384,13 +384,13 @@ class Findings(View):
     has_exact_times = True
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Found:
-        """As View."""
+        """See View."""
         from pyhybrid.views.findings import Found, findings
 
         return Found(findings(profile))
 
     def listing(self, figures: Found, args: argparse.Namespace) -> Listing:
-        """As View."""
+        """See View."""
         if not figures.findings:
             yield "nothing stands out"
         for each in figures.findings:
@@ -399,7 +399,7 @@ class Findings(View):
 
 
 def add_frames(parser: argparse.ArgumentParser) -> None:
-    """What of the call tree is shown."""
+    """Declare what of the call tree is shown."""
     parser.add_argument(
         "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
     )
@@ -414,12 +414,12 @@ def add_frames(parser: argparse.ArgumentParser) -> None:
 
 
 def add_slowest(parser: argparse.ArgumentParser, help: str) -> None:
-    """How many of the slowest are shown."""
+    """Declare how many of the slowest are shown."""
     parser.add_argument("--slowest", type=word(Number(1, 1 << 31)), metavar="N", help=help)
 
 
 def _expression(text: str) -> str:
-    """A regular expression.  Raises ArgumentTypeError."""
+    """Return a regular expression.  Raises ArgumentTypeError."""
     try:
         re.compile(text)
     except re.error as error:

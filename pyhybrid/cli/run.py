@@ -21,7 +21,7 @@ from pyhybrid.options.table import COUNTING, TORCH_KIND, Options
 
 
 def _mode_alone(asked: dict[str, Any], mode: str) -> dict[str, Any]:
-    """This mode, without the options that do not go with it."""
+    """Return this mode, without the options that do not go with it."""
     others = (each for each in Options.options.values() if mode not in each.modes)
     less = {each.name: each.default for each in others}
     if mode not in COUNTING:
@@ -32,8 +32,8 @@ def _mode_alone(asked: dict[str, Any], mode: str) -> dict[str, Any]:
 def begin(asked: dict[str, Any], argv: list[str]) -> Profiling | None:
     """Start profiling with the options asked, or with less; None where nothing is to be had.
 
-    What is missing has been said then.  Raises UsageError; with the option `strict` PyhybridError
-    for all that is missing.
+    What is missing has been reported then.  Raises UsageError; with the option `strict`
+    PyhybridError for all that is missing.
     """
     try:
         return _attempt(asked, argv)
@@ -69,7 +69,7 @@ def _attempt(asked: dict[str, Any], argv: list[str]) -> Profiling:
 
 
 def _less(asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """What may be had where that is not."""
+    """Yield what may be had where that is not."""
     if asked["engine"] != "auto":
         yield {"engine": "auto"}, "another engine drives the samples"
     if asked["mode"] == "hybrid":
@@ -78,10 +78,10 @@ def _less(asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 class RunParser(Parser):
-    """Its `--help` fits a screen; `--help-all` has all options."""
+    """Parse the words of a run; `--help` fits a screen; `--help-all` has all options."""
 
     def format_help(self) -> str:
-        """The few that most people use."""
+        """Return the few that most people use."""
         from pyhybrid.cli.help_text import brief_help
 
         return brief_help()
@@ -96,7 +96,8 @@ class _HelpAll(argparse.Action):
 
 
 def make_parser(*, defaults: bool = True) -> Parser:
-    """Of the words before the program; without `defaults` it tells what they give alone."""
+    """Make the parser of the words before the program; without `defaults` it returns what they give
+    alone."""
     parser = RunParser(prog="pyhybrid", allow_abbrev=False)
     add_options(parser, Options.options.values(), defaults=defaults)
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS)
@@ -105,7 +106,7 @@ def make_parser(*, defaults: bool = True) -> Parser:
 
 
 def in_force(given: dict[str, Any], files: Configuration) -> dict[str, Any]:
-    """Each option's value: as `given` in words, or else by files, or else the usual one."""
+    """Return each option's value: as `given` in words, or else by files, or else the usual one."""
     usual = {each.name: each.at_command_line for each in Options.options.values()}
     return {**usual, **files.values, **given, "config": files.files}
 

@@ -24,11 +24,11 @@ from pyhybrid.views.selection.slow_calls import SlowerThan
 
 
 def usual_file() -> str:
-    """The profile of the last run that was named as configuration files say (`output`); if that run
-    was killed its files are made first.
+    """Return the profile of the last run that was named as configuration files have it (`output`);
+    if that run was killed its files are made first.
 
-    Where they cannot be, or the run goes on, it is its .part.  All that is said on stderr.  Raises
-    UsageError where a configuration file is wrong.
+    Where they cannot be, or the run goes on, it is its .part.  All that is reported on stderr.
+    Raises UsageError where a configuration file is wrong.
     """
     from pyhybrid.options.config_file import of_command_line
 
@@ -63,7 +63,7 @@ def is_newer(path: str, than: str) -> bool:
 
 
 def _written_ns(path: str) -> int:
-    """0: not there."""
+    """Return when it was written; 0: it is not there."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -71,7 +71,7 @@ def _written_ns(path: str) -> int:
 
 
 def slower_than(text: str) -> SlowerThan:
-    """`NAME=50ms`.  Raises ArgumentTypeError."""
+    """Parse `NAME=50ms`.  Raises ArgumentTypeError."""
     name, equals, least = text.rpartition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DURATION (train_step=50ms)")
@@ -79,7 +79,7 @@ def slower_than(text: str) -> SlowerThan:
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
-    """The profile to read."""
+    """Declare the profile to read."""
     parser.add_argument(
         "file",
         nargs="?",
@@ -89,9 +89,9 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def open_profile(args: argparse.Namespace) -> Profile:
-    """The profile in `args.file`, which becomes that of the last run if none is named.
+    """Open the profile in `args.file`, which becomes that of the last run if none is named.
 
-    Says on stderr if a later run has not ended in order.  Raises PyhybridError.
+    It is reported on stderr if a later run has not ended in order.  Raises PyhybridError.
     """
     if args.file is None:
         args.file = usual_file()
@@ -104,7 +104,7 @@ def open_profile(args: argparse.Namespace) -> Profile:
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """The options that choose: read them with `choice_of`."""
+    """Declare the options that choose: read them with `choice_of`."""
     group = parser.add_argument_group("what to show of it (all of these may be combined)")
     group.add_argument(
         "--slower-than",
@@ -187,7 +187,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_debug_info(parser: argparse.ArgumentParser) -> None:
-    """The options about debug information: `with_debug_info` uses them."""
+    """Declare the options about debug information: `with_debug_info` uses them."""
     parser.add_argument(
         "--no-inlines",
         action="store_true",
@@ -201,7 +201,7 @@ def add_debug_info(parser: argparse.ArgumentParser) -> None:
 
 
 def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile, list[str]]:
-    """The profile with inlined functions and native lines, unless not wanted; and notes."""
+    """Return the profile with inlined functions and native lines, unless not wanted; and notes."""
     if args.no_inlines:
         if args.debuginfod:
             raise UsageError("--debuginfod is of no use with --no-inlines")
@@ -214,7 +214,7 @@ def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile
 
 
 def add_compensate(parser: argparse.ArgumentParser) -> None:
-    """The option of what shows exact times."""
+    """Declare the option of what shows exact times."""
     parser.add_argument(
         "--compensate",
         action="store_true",
@@ -223,14 +223,14 @@ def add_compensate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_no_source(parser: argparse.ArgumentParser) -> None:
-    """The option of the page."""
+    """Declare the option of the page."""
     parser.add_argument(
         "--no-source", action="store_true", help="a page without the program's source text"
     )
 
 
 def choice_of(args: argparse.Namespace) -> Choice:
-    """What these options ask for."""
+    """Return what these options ask for."""
     return Choice(
         slower_than=args.slower_than,
         any_thread=args.any_thread,

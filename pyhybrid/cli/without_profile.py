@@ -32,7 +32,7 @@ def _limits() -> dict[str, int]:
 
 
 def check_room() -> None:
-    """Raises PyhybridError where limits leave the program too little beside us."""
+    """Raise PyhybridError where limits leave the program too little beside us."""
     limits = _limits()
     for name, ours in {**_FILES, **_MEMORY}.items():
         limit = limits.get(name)
@@ -44,7 +44,7 @@ def check_room() -> None:
 
 
 def check_memory() -> None:
-    """The same, before more is imported: where there is no memory CPython may loop for ever.
+    """Check the same, before more is imported: where there is no memory CPython may loop for ever.
 
     Its eval loop does (3.12: exception_unwind), where it cannot make the number of an instruction.
     """
@@ -64,7 +64,7 @@ TAKE_VALUES = (
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Where our options end and the program begins."""
+    """Split where our options end and the program begins."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         if arguments[at] in ("-m", "-c", "-"):
@@ -78,7 +78,7 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def run_bare(program: list[str]) -> None:
     """Become `python ... PROGRAM`.  Returns where we do not know how: started by another launcher.
 
-    A process of its own memory again, with the interpreter's options as they were.
+    It is a process of its own memory again, with the interpreter's options as they were.
     """
     ours = len(sys.argv) - 1
     command = _without_us(sys.orig_argv[: len(sys.orig_argv) - ours])
@@ -93,7 +93,8 @@ def run_bare(program: list[str]) -> None:
 
 
 def _without_us(words: list[str]) -> list[str] | None:
-    """The words of `python -X dev -m pyhybrid`, or `python /usr/bin/pyhybrid`, before our own."""
+    """Return the words of `python -X dev -m pyhybrid`, or `python /usr/bin/pyhybrid`, before our
+    own."""
     if len(words) < 2:
         return None
     options, last = words[:-1], words[-1]
