@@ -22,7 +22,7 @@ TABLES = "function_settings"
 
 
 class Configuration:
-    """The values that files give to options, by the option's field, and where each is from."""
+    """Hold the values that files give to options, by the option's field, and where each is from."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -30,24 +30,24 @@ class Configuration:
         self.files: list[str] = []
 
     def add(self, path: str, keys: dict[str, Any]) -> None:
-        """Those of a file; they win over what is there.  Raises UsageError."""
+        """Add those of a file; they win over what is there.  Raises UsageError."""
         self.files.append(path)
         for key, option, value in _options(path, keys):
-            said = f"{path}: {key}"
+            where = f"{path}: {key}"
             try:
                 self.values[option.name] = parsed = option.kind.from_file(value)
             except ValueError as error:
-                raise UsageError(f"{said}: {error}") from None
+                raise UsageError(f"{where}: {error}") from None
             try:
-                option.kind.check(said, parsed)
+                option.kind.check(where, parsed)
             except UsageError as error:  # some do not say of what
                 text = str(error)
-                raise UsageError(text if said in text else f"{said}: {text}") from None
+                raise UsageError(text if where in text else f"{where}: {text}") from None
             self.sources[option.name] = path
 
 
 def of_command_line(given: dict[str, Any]) -> Configuration:
-    """What holds beside the options that are `given` there.  Raises UsageError."""
+    """Return what holds beside the options that are `given` there.  Raises UsageError."""
     found = Configuration()
     if given.get("no_config"):
         return found
@@ -60,7 +60,7 @@ def of_command_line(given: dict[str, Any]) -> Configuration:
 
 
 def with_files(given: dict[str, Any], table: type[Declared]) -> dict[str, Any]:
-    """The keywords `given`, and beside them what is in the files that their `config` names.
+    """Return the keywords `given`, and beside them what is in the files that their `config` names.
 
     What is no option of the `table` is left out: a file may be the command line's, too.
     """
@@ -75,7 +75,7 @@ def with_files(given: dict[str, Any], table: type[Declared]) -> dict[str, Any]:
 
 
 def read(path: str) -> dict[str, Any]:
-    """The keys of a file whose name says what it is in.  Raises UsageError."""
+    """Return the keys of a file whose name shows its format.  Raises UsageError."""
     extension = _extension(path)
     if extension not in _PARSERS:
         *others, last = _PARSERS
@@ -89,7 +89,8 @@ def read(path: str) -> dict[str, Any]:
 
 
 def parse(path: str, data: bytes) -> Any:
-    """What is in a file of this name, of JSON if it does not say.  ValueError, UsageError."""
+    """Return what is in a file of this name, of JSON if the name shows none.  Raises ValueError,
+    UsageError."""
     try:
         return _PARSERS.get(_extension(path), _json)(data.decode())
     except ImportError:
@@ -106,8 +107,8 @@ def _keys(path: str, data: bytes) -> dict[str, Any]:
     try:
         keys = parse(path, data)
     except ValueError as error:
-        said = " ".join(str(error).split())
-        raise UsageError(f"{path} is not valid {_extension(path)[1:].upper()}: {said}") from None
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{path} is not valid {_extension(path)[1:].upper()}: {reason}") from None
     if not isinstance(keys, dict):
         raise UsageError(f"{path} is not a table of options")
     return keys
@@ -138,7 +139,7 @@ _PARSERS = {".toml": _toml, ".json": _json, ".yaml": _yaml, ".yml": _yaml}
 
 
 def _table(path: str, keys: dict[str, Any]) -> dict[str, Any]:
-    """`[tool.pyhybrid]` of a pyproject.toml."""
+    """Return `[tool.pyhybrid]` of a pyproject.toml."""
     tool = keys.get("tool", {})
     table = tool.get("pyhybrid", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
@@ -147,7 +148,7 @@ def _table(path: str, keys: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pyproject() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The nearest one with our table, if there is one: up to the repository's root.
+    """Yield the nearest one with our table, if there is one: up to the repository's root.
 
     It must belong to whom the current folder does, or to this user, or to root: an option may name
     a library to load.
@@ -191,12 +192,12 @@ def _mentions_us(data: bytes) -> bool:
 
 
 def known() -> Iterable[Option]:
-    """The options that a file may have."""
+    """Return the options that a file may have."""
     return (each for each in Options.options.values() if each.key)
 
 
 def _options(path: str, keys: dict[str, Any]) -> Iterator[tuple[str, Option, Any]]:
-    """Each key as it is written, its option, and the value."""
+    """Yield each key as it is written, its option, and the value."""
     by_key = {each.key: each for each in known()}
     written: dict[str, str] = {}
     for key, value in keys.items():

@@ -18,7 +18,7 @@ Named = tuple[frozenset[str], tuple[Any, ...]]  # what _native takes; see src/in
 
 
 def named(names: Iterable[str]) -> Named:
-    """The names that are no patterns, and for each pattern what searches a text.
+    """Return the names that are no patterns, and for each pattern what searches a text.
 
     Such a text is a qualified name, `module.qualname` or `file:qualname`.
     """
@@ -51,7 +51,7 @@ _PACKAGES = r"/(?:site|dist)-packages/"
 
 
 def _shorthands() -> dict[str, str]:
-    """Words that stand for a pattern."""
+    """Return words that stand for a pattern."""
     library = re.escape(os.path.dirname(os.__file__) + os.sep)
     return {
         "site-packages": _PACKAGES,
@@ -78,7 +78,7 @@ def selection(
     functions: Sequence[str],
     timers: Timers | None = None,
 ) -> Filter | None:
-    """What `_native.start` takes as its filter; None: everything.
+    """Return what `_native.start` takes as its filter; None: everything.
 
     A function is selected if it is one of `functions` (`named`; empty: all are), a
     pattern of `include` is found in its qualified name, module or file (empty: all), and none of
@@ -92,9 +92,9 @@ def selection(
 
 
 def timers_of(keys: Mapping[str, Any]) -> Timers | None:
-    """What the keys of PerfStubs' filters say, TIMER_KEYS; None: nothing.
+    """Return what the keys of PerfStubs' filters mean, TIMER_KEYS; None: nothing.
 
-    As PerfStubs does it: patterns are searched for, without the quotes in them.  Raises UsageError
+    It does as PerfStubs: patterns are searched for, without the quotes in them.  Raises UsageError
     for a pattern that is none, TypeError or AttributeError for a value that is no list of texts.
     """
     groups = [keys.get(key) for key in TIMER_KEYS]
@@ -108,7 +108,7 @@ def timers_of(keys: Mapping[str, Any]) -> Timers | None:
 
 
 def of_perfstubs(path: str) -> dict[str, Any]:
-    """The keys of PerfStubs' filter, a JSON file (or TOML or YAML, by its name).
+    """Return the keys of PerfStubs' filter, a JSON file (or TOML or YAML, by its name).
 
     Others are ignored, and so is a file that is not there.  Raises UsageError.
     """

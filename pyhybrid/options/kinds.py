@@ -1,7 +1,7 @@
 """What an option is: how a word is read as its value, how that is checked, and how C gets it.
 
 `parse` raises ValueError, whose text argparse puts after the option's name; `check` gets the option
-as its user knows it (`said`) and raises UsageError.  Imports nothing that takes memory: table.py.
+as its user knows it (`option`) and raises UsageError.  Imports nothing that takes memory: table.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_):
-        """For type checkers: a class's fields are its constructor's keywords."""
+        """Let type checkers see a class's fields as its constructor's keywords."""
         return lambda cls: cls
 
 
@@ -24,39 +24,39 @@ _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Kind:
-    """Any text, or none."""
+    """Accept any text, or none."""
 
     takes_value = True  # and the next word is it, where `=` does not stand before it
     repeatable = False
 
     def taken(self, value: Any) -> Any:
-        """The value that a program's may be another spelling of.  Raises ValueError."""
+        """Return the value that a program's may be another spelling of.  Raises ValueError."""
         return value
 
     def parse(self, text: str) -> Any:
-        """The value that a word of the command line stands for.  Raises ValueError."""
+        """Return the value that a word of the command line stands for.  Raises ValueError."""
         return text
 
     def from_file(self, value: Any) -> Any:
-        """The value that one of a configuration file stands for.  Raises ValueError."""
+        """Return the value that one of a configuration file stands for.  Raises ValueError."""
         if not isinstance(value, str):
             raise ValueError(f"{value!r} is not a text")
         return self.parse(value)
 
     def to_file(self, value: Any) -> Any:
-        """What `from_file` makes this value of."""
+        """Return what `from_file` makes this value of."""
         return value
 
-    def check(self, said: str, value: Any) -> None:
+    def check(self, option: str, value: Any) -> None:
         """Raise UsageError for a value that does not exist."""
 
     def to_native(self, value: Any) -> Any:
-        """The argument of `_native.start` that stands for a checked value."""
+        """Return the argument of `_native.start` that stands for a checked value."""
         return value
 
 
 class Flag(Kind):
-    """Given or not; `value` is what it is where it is given."""
+    """Accept whether it is given; `value` is what it is where it is given."""
 
     takes_value = False
 
@@ -64,92 +64,92 @@ class Flag(Kind):
         self.value = value
 
     def from_file(self, value: Any) -> bool:
-        """As Kind."""
+        """See Kind."""
         return _yes_or_no(value) == self.value
 
     def to_file(self, value: bool) -> bool:
-        """As Kind."""
+        """See Kind."""
         return value == self.value
 
 
 class Switch(Kind):
-    """`--name` and `--no-name`, and None where neither is given."""
+    """Accept `--name` and `--no-name`, and None where neither is given."""
 
     takes_value = False
 
     def from_file(self, value: Any) -> bool:
-        """As Kind."""
+        """See Kind."""
         return _yes_or_no(value)
 
     def to_native(self, value: bool | None) -> int:
-        """1: yes, -1: no, 0: as seems best."""
+        """Return 1: yes, -1: no, 0: as seems best."""
         return 0 if value is None else 1 if value else -1
 
 
 class Number(Kind):
-    """A whole number from `low` to `high`."""
+    """Accept a whole number from `low` to `high`."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
     def parse(self, text: str) -> int:
-        """Of decimal digits.  Raises ValueError."""
+        """Parse decimal digits.  Raises ValueError."""
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
         if not self.low <= number <= self.high:
             raise ValueError(f"{text!r} is not a whole number from {self.low} to {self.high}")
         return number
 
     def from_file(self, value: Any) -> int:
-        """As Kind."""
+        """See Kind."""
         if type(value) is not int or not self.low <= value <= self.high:
             raise ValueError(f"{value!r} is not a whole number from {self.low} to {self.high}")
         return value
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         if not (isinstance(value, int) and self.low <= value <= self.high):
             between = f"from {self.low} to {self.high}"
-            raise UsageError(f"{said} must be a whole number {between}, not {value!r}")
+            raise UsageError(f"{option} must be a whole number {between}, not {value!r}")
 
 
 class PowerOfTwo(Number):
-    """Such a number of two's powers, or 0."""
+    """Accept such a number of two's powers, or 0."""
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        super().check(said, value)
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
+        super().check(option, value)
         if value & (value - 1):
-            raise UsageError(f"{said} must be a power of two")
+            raise UsageError(f"{option} must be a power of two")
 
 
 class Rate(Number):
-    """So many a second; C gets the time from one to the next, in nanoseconds."""
+    """Accept so many a second; C gets the time from one to the next, in nanoseconds."""
 
     def to_native(self, value: int) -> int:
-        """As Kind."""
+        """See Kind."""
         return 1_000_000_000 // value
 
 
 class Part(Kind):
-    """So many of each so many, `10/100`."""
+    """Accept so many of each so many, `10/100`."""
 
     @staticmethod
     def numbers(value: str) -> tuple[int, int]:
-        """Both; (0, 0) for what is none."""
+        """Return both; (0, 0) for what is none."""
         words = value.split("/") if isinstance(value, str) else []
         if len(words) != 2 or not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
             return 0, 0
         part, all_of_them = map(int, words)
         return (part, all_of_them) if 0 < part <= all_of_them else (0, 0)
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         if self.numbers(value) == (0, 0):
-            raise UsageError(f"{said} is so many of each so many, like 10/100, not {value!r}")
+            raise UsageError(f"{option} is so many of each so many, like 10/100, not {value!r}")
 
 
 def native_number(enum: str, word: str) -> int:
-    """The number of ENUM_WORD, which `_native` exports: wanted when that has been loaded."""
+    """Return the number of ENUM_WORD, which `_native` exports: wanted when that has been loaded."""
     from pyhybrid import _native
 
     number: int = getattr(_native, f"{enum}_{word}".upper())
@@ -157,25 +157,26 @@ def native_number(enum: str, word: str) -> int:
 
 
 class Choice(Kind):
-    """One of `known`, of which each is a `noun`; C gets its number in the enum, if one is named."""
+    """Accept one of `known`, of which each is a `noun`; C gets its number in the enum, if one is
+    named."""
 
     def __init__(self, noun: str, known: Iterable[str], enum: str = "") -> None:
         self.noun, self.known, self.enum = noun, known, enum
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         check_known(self.noun, value, self.known)
 
     def to_native(self, value: str) -> Any:
-        """As Kind."""
+        """See Kind."""
         return native_number(self.enum, value) if self.enum else value
 
 
 class Duration(Kind):
-    """A length of time, `1.5ms`; its value is in nanoseconds."""
+    """Accept a length of time, `1.5ms`; its value is in nanoseconds."""
 
     def parse(self, text: str) -> Any:
-        """A number with its unit.  Raises ValueError."""
+        """Parse a number with its unit.  Raises ValueError."""
         import re
 
         match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)", text)
@@ -185,28 +186,30 @@ class Duration(Kind):
 
 
 class Seconds(Duration):
-    """The same in seconds, more than none; C gets nanoseconds, 0 for None."""
+    """Accept the same in seconds, more than none; C gets nanoseconds, 0 for None."""
 
     def parse(self, text: str) -> float:
-        """As Duration."""
+        """See Duration."""
         return float(super().parse(text) / 1e9)
 
     def to_file(self, value: float | None) -> str | None:
-        """As Kind."""
+        """See Kind."""
         return None if value is None else f"{value:.9f}".rstrip("0").rstrip(".") + "s"
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         if value is not None and not 0 < value < 1e9:
-            raise UsageError(f"{said} must be more than 0 seconds and less than 1e9, not {value!r}")
+            limits = "more than 0 seconds and less than 1e9"
+            raise UsageError(f"{option} must be {limits}, not {value!r}")
 
     def to_native(self, value: float | None) -> int:
-        """As Kind."""
+        """See Kind."""
         return round((value or 0) * 1e9)
 
 
 class Log(Seconds):
-    """None (False), all (True), or what is of the last so many seconds: `--log`, `--log=10s`.
+    """Accept None (False), all (True), or what is of the last so many seconds: `--log`,
+    `--log=10s`.
 
     C gets whether there is one; the time is `last_ns`.
     """
@@ -214,41 +217,41 @@ class Log(Seconds):
     takes_value = False
 
     def taken(self, value: Any) -> Any:
-        """As Kind: a time may be a text."""
+        """See Kind: a time may be a text."""
         return self.parse(value) if isinstance(value, str) else value
 
     def parse(self, text: str) -> float | bool:
-        """As Seconds; nothing stands for all."""
+        """See Seconds; nothing stands for all."""
         return super().parse(text) if text else True
 
     def from_file(self, value: Any) -> float | bool:
-        """As Kind."""
+        """See Kind."""
         return value if isinstance(value, bool) else super().from_file(value or "0")
 
     def to_file(self, value: Any) -> Any:
-        """As Kind."""
+        """See Kind."""
         return value if isinstance(value, bool) else super().to_file(value)
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         if not isinstance(value, bool):
-            super().check(said, value)
+            super().check(option, value)
 
     def to_native(self, value: Any) -> bool:
-        """As Kind."""
+        """See Kind."""
         return bool(value)
 
     @staticmethod
     def last_ns(value: float | bool) -> int:
-        """0: there is no bound."""
+        """Return the time; 0: there is no bound."""
         return 0 if isinstance(value, bool) else round(value * 1e9)
 
 
 class Size(Number):
-    """A number of bytes, from `low` on, or 0 for no bound."""
+    """Accept a number of bytes, from `low` on, or 0 for no bound."""
 
     def parse(self, text: str) -> int:
-        """As `64M`: a number, also with K, M or G.  Raises ValueError."""
+        """Parse a number like `64M`, also with K, M or G.  Raises ValueError."""
         unit = _UNITS_BYTES.get(text[-1:], 0)
         number = text[:-1] if unit else text
         is_number = number.isascii() and number.isdigit() and len(number) < 20
@@ -258,13 +261,13 @@ class Size(Number):
         raise ValueError(f"{text!r} is not a size of {self.low >> 10}K or more, like 64M or 2G")
 
     def from_file(self, value: Any) -> int:
-        """As Kind."""
+        """See Kind."""
         return self.parse(value) if isinstance(value, str) else super().from_file(value)
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         if value != 0:
-            super().check(said, value)
+            super().check(option, value)
 
 
 def _yes_or_no(value: Any) -> bool:
@@ -274,7 +277,7 @@ def _yes_or_no(value: Any) -> bool:
 
 
 def check_known(noun: str, value: Any, known: Iterable[str]) -> None:
-    """Raises UsageError where the value is none of these."""
+    """Raise UsageError where the value is none of these."""
     if value not in known:
         raise UsageError(f"unknown {noun} {value!r}: there are {', '.join(known)}")
 
@@ -286,7 +289,7 @@ _SAME = object()
 
 
 class Option:
-    """One option; its `name` is that of the field that it is written to.
+    """An option's `name` is that of the field that it is written to.
 
     `group`: under which heading `--help-all` has it.  `brief`: its help in few words, for `--help`,
     which shows only those that have one.
@@ -321,12 +324,12 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """As users of the command line know it."""
+        """Return it as users of the command line know it."""
         return self.flags[0] if self.flags else self.name
 
     @property
     def key(self) -> str:
-        """As users of configuration files know it; empty: they have no such key."""
+        """Return it as users of configuration files know it; empty: they have no such key."""
         long = [flag.removeprefix("--") for flag in self.flags if flag.startswith("--")]
         return (long or [self.name])[0] if self._in_files else ""
 
@@ -334,13 +337,13 @@ class Option:
 def option(
     *flags: str, group: str, kind: Kind, default: object, help: str | None, **more: Any
 ) -> Any:
-    """An Option, to type checkers a value of its field's type."""
+    """Return an Option, to type checkers a value of its field's type."""
     return Option(*flags, group=group, kind=kind, default=default, help=help, **more)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option,))
 class Declared:
-    """Made with any of its options as keywords; each is an attribute then."""
+    """Take any of its options as keywords; each is an attribute then."""
 
     options: ClassVar[dict[str, Option]] = {}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Names(Kind):
-    """Any number of words; with `known` each is one of them, and a `noun`."""
+    """Accept any number of words; with `known` each is one of them, and a `noun`."""
 
     repeatable = True
 
@@ -25,44 +25,44 @@ class Names(Kind):
         self.noun, self.known = noun, known
 
     def taken(self, value: Any) -> Any:
-        """As Kind: a text is one word."""
+        """See Kind: a text is one word."""
         return [value] if isinstance(value, str) else value
 
     def from_file(self, value: Any) -> list[str]:
-        """As Kind."""
+        """See Kind."""
         words = [value] if isinstance(value, str) else value
         if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
             raise ValueError(f"{value!r} is neither a text nor a list of texts")
         return words
 
     def to_file(self, value: Iterable[str] | None) -> list[str] | None:
-        """As Kind."""
+        """See Kind."""
         return None if value is None else list(value)
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         for each in value or ():
             if not each:
-                raise UsageError(f"{said}: the name is empty")
+                raise UsageError(f"{option}: the name is empty")
             if self.known:
                 check_known(self.noun, each, self.known)
 
 
 class Words(Names):
-    """The same, also several in one with commas between: `modules,steps`."""
+    """Accept the same, also several in one with commas between: `modules,steps`."""
 
     def taken(self, value: Any) -> Any:
-        """As Kind."""
+        """See Kind."""
         return [word for each in super().taken(value) or () for word in each.split(",")]
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        super().check(said, self.taken(value))
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
+        super().check(option, self.taken(value))
 
 
 class TorchWords(Words):
-    """What is recorded of PyTorch: `modules` and `steps`, unless there is a `no-` before them, and
-    of the others what is named; these need counts of calls.
+    """Accept what is recorded of PyTorch: `modules` and `steps`, unless there is a `no-` before
+    them, and of the others what is named; these need counts of calls.
     """
 
     usual, counted, gpu_steps = ("modules", "steps"), ("gpu", "shapes", "compilers"), "10/100"
@@ -71,18 +71,19 @@ class TorchWords(Words):
         known = (*self.usual, *self.counted, *(f"no-{each}" for each in self.usual))
         super().__init__("word of PyTorch", known)
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         names = []
         for word in self.taken(value):
             name, equals, part = word.partition("=")
             if equals and name == "gpu":
-                Part().check(f"{said} gpu", part)
+                Part().check(f"{option} gpu", part)
             names.append(name if name == "gpu" else word)
-        super().check(said, names)
+        super().check(option, names)
 
     def chosen(self, value: Iterable[str]) -> dict[str, str]:
-        """Each that is recorded, and what stands behind its `=`; the last word on one wins."""
+        """Return each that is recorded, and what stands behind its `=`; the last word on one
+        wins."""
         found = dict.fromkeys(self.usual, "")
         for word in value:
             name, _, argument = word.partition("=")
@@ -93,104 +94,106 @@ class TorchWords(Words):
         return found
 
     def without_counts(self, value: Iterable[str]) -> list[str]:
-        """What of it needs no counts of calls."""
+        """Return what of it needs no counts of calls."""
         words = self.taken(value)
         return [each for each in words if each.partition("=")[0] not in self.counted]
 
     def to_native(self, value: Iterable[str]) -> bool:
-        """As Kind: are there windows of time, in which the GPU's work is recorded?"""
+        """See Kind: are there windows of time, in which the GPU's work is recorded?"""
         return "gpu" in self.chosen(value)
 
 
 class BitNames(Names):
-    """Words for bits of an enum, also several in one with commas between; C gets their sum."""
+    """Accept words for bits of an enum, also several in one with commas between; C gets their
+    sum."""
 
     def __init__(self, noun: str, known: Iterable[str], enum: str) -> None:
         super().__init__(noun, known)
         self.enum = enum
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        super().check(said, self.words(value))
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
+        super().check(option, self.words(value))
 
     def to_native(self, value: Iterable[str]) -> int:
-        """As Kind."""
+        """See Kind."""
         return sum(native_number(self.enum, each) for each in set(self.words(value)))
 
     @staticmethod
     def words(value: Iterable[str]) -> list[str]:
-        """One by one."""
+        """Return them one by one."""
         return [word for each in value for word in each.split(",")]
 
 
 class BitNamesOf(BitNames):
-    """The same, also of one function: `NAMES:FUNCTION`; C gets the sum of those of all."""
+    """Accept the same, also of one function: `NAMES:FUNCTION`; C gets the sum of those of all."""
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         split = [each.partition(":") for each in value]
-        super().check(said, [names for names, _, _ in split])
+        super().check(option, [names for names, _, _ in split])
         if any(colon and not function for _, colon, function in split):
-            raise UsageError(f"{said}: there is no function after the colon")
+            raise UsageError(f"{option}: there is no function after the colon")
 
     def to_native(self, value: Iterable[str]) -> int:
-        """As Kind."""
+        """See Kind."""
         return super().to_native(each for each in value if ":" not in each)
 
     def of_functions(self, value: Iterable[str]) -> Iterator[tuple[list[str], str]]:
-        """Of each function its words."""
+        """Yield for each function its words."""
         for names, _, function in (each.partition(":") for each in value):
             if function:
                 yield self.words([names]), function
 
 
 class Patterns(Names):
-    """Names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
+    """Accept names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
 
     def __init__(self, longest: int, room: int) -> None:
         super().__init__()
         self.longest, self.room = longest, room
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         patterns = [os.fsencode(name) for name in value]
         if any(not each or b"\0" in each or len(each) > self.longest for each in patterns):
-            raise UsageError(f"{said}: names of 1 to {self.longest} bytes, or patterns")
+            raise UsageError(f"{option}: names of 1 to {self.longest} bytes, or patterns")
         if len(self.to_native(value)) > self.room:
-            raise UsageError(f"{said}: too long: {self.room} bytes is all there is")
+            raise UsageError(f"{option}: too long: {self.room} bytes is all there is")
 
     def to_native(self, value: Iterable[str]) -> bytes:
-        """As Kind."""
+        """See Kind."""
         return b"".join(os.fsencode(name) + b"\0" for name in value)
 
 
 class Sinks(Names):
-    """Live outputs, NAME or NAME:ARGUMENT, each at most once."""
+    """Accept live outputs, NAME or NAME:ARGUMENT, each at most once."""
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         names = [name for name, _ in self.split(value)]
-        super().check(said, names)
+        super().check(option, names)
         if len(set(names)) < len(names):
-            raise UsageError(f"a live output is asked for twice ({said})")
+            raise UsageError(f"a live output is asked for twice ({option})")
 
     @staticmethod
     def split(value: Iterable[str]) -> list[tuple[str, str]]:
-        """Each one's name and argument."""
+        """Return each one's name and argument."""
         return [(name, argument) for name, _, argument in (each.partition(":") for each in value)]
 
 
 class Tables(Kind):
-    """Any number of tables, each with values of its `keys`, of their kinds; the first one always.
+    """Accept any number of tables, each with values of its `keys`, of their kinds; the first one
+    always.
 
-    As `check` takes them, and as the option has them, values are as in files.
+    Values are as in files where `check` takes them, and where the option has them.
     """
 
     def __init__(self, keys: Mapping[str, Kind]) -> None:
         self.keys = keys
 
     def from_file(self, value: Any) -> list[dict[str, Any]]:
-        """As Kind; the tables with their keys as they are spelled here."""
+        """See Kind; the tables have their keys as they are spelled here."""
         tables = [value] if isinstance(value, dict) else value
         if not isinstance(tables, (list, tuple)) or not all(isinstance(t, dict) for t in tables):
             raise ValueError(f"{value!r} is no list of tables")
@@ -200,7 +203,7 @@ class Tables(Kind):
         return found
 
     def parsed(self, tables: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Their values.  Raises ValueError."""
+        """Yield their values.  Raises ValueError."""
         first = next(iter(self.keys))
         for table in tables:
             if first not in table:
@@ -214,16 +217,16 @@ class Tables(Kind):
                     raise ValueError(f"{key}: {error}") from None
             yield values
 
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
         try:
             self.from_file(value)
         except ValueError as error:
-            raise UsageError(f"{said}: {error}") from None
+            raise UsageError(f"{option}: {error}") from None
 
 
 def known_key(key: str, known: Iterable[str]) -> str:
-    """The one of `known` that is spelled so, `-` and `_` being the same.
+    """Return the one of `known` that is spelled so, `-` and `_` being the same.
 
     Raises ValueError, which names the nearest one.
     """

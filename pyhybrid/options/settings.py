@@ -35,7 +35,7 @@ EVERYTHING = ""  # a pattern that is found everywhere
 
 
 class Settings(Options):
-    """What to collect and where to put it.
+    """Decide what to collect and where to put it.
 
     `formats` None: the usual ones; `kernel` None: where it costs next to nothing.
     Raises UsageError for what does not exist, or does not go together.
@@ -49,7 +49,7 @@ class Settings(Options):
             try:
                 setattr(self, name, each.kind.taken(getattr(self, name)))
             except ValueError as error:
-                raise UsageError(f"{self.said(each)}: {error}") from None
+                raise UsageError(f"{self.shown_name(each)}: {error}") from None
         if self.formats is None:
             of_calls = ("folded",) if self.summary else ()  # perf reads samples
             self.formats = FORMATS if self.mode in SAMPLING else of_calls
@@ -57,7 +57,7 @@ class Settings(Options):
             self.formats, self.summary = (), False  # there is no profile
         self._emit_to_tracy()
         for name, each in self.options.items():
-            each.kind.check(self.said(each), getattr(self, name))
+            each.kind.check(self.shown_name(each), getattr(self, name))
         self.of_torch = TORCH_KIND.chosen(self.torch)
         self._check_together()
         self.lines = self.lines and self.counts  # sinks know already
@@ -65,8 +65,8 @@ class Settings(Options):
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = self._filter()
         if GPU in self.of_torch and self.filter is not None:
-            said = self.said(self.options["torch"])
-            raise UsageError(f"{said} {GPU} needs all calls: no filters")
+            torch = self.shown_name(self.options["torch"])
+            raise UsageError(f"{torch} {GPU} needs all calls: no filters")
         tables = list(FUNCTION_TABLES.parsed(FUNCTION_TABLES.from_file(self.function_settings)))
         named = {each: [t["name"] for t in tables if t.get(each)] for each in FUNCTION_TABLES.keys}
         usage = [*USAGE_KIND.of_functions(self.usage)]
@@ -81,7 +81,7 @@ class Settings(Options):
         self.slower_than = [[t["name"], t["slower_than"]] for t in tables if t.get("slower_than")]
 
     def _filter(self) -> "Filter | None":
-        """What `_native.start` takes; the modules are imported where something is chosen."""
+        """Return what `_native.start` takes; the modules are imported where something is chosen."""
         own = {key: getattr(self, key) for key in TIMER_KEYS if getattr(self, key) is not None}
         file = os.environ.get("PERFSTUBS_PYTHON_FILTER_FILENAME")
         if PERFSTUBS not in dict(self.sinks):
@@ -101,7 +101,8 @@ class Settings(Options):
         return selection(include, self.exclude, self.functions, timers)
 
     def _emit_to_tracy(self) -> None:
-        """First of all, where there is an option for it: it is the one that takes a while."""
+        """Put Tracy first of all, where there is an option for it: it is the one that takes a
+        while."""
         own = [each for each in self.emit if each.partition(":")[0] == TRACY]
         others = [each for each in self.emit if each not in own]
         if self.tracy is not None and not own:
@@ -111,47 +112,48 @@ class Settings(Options):
         self.emit = [*own, *others]
 
     @staticmethod
-    def said(option: Option) -> str:
-        """An option as its user knows it."""
+    def shown_name(option: Option) -> str:
+        """Return an option as its user knows it."""
         return option.name
 
     def _check_together(self) -> None:
-        said = {name: self.said(each) for name, each in self.options.items()}
+        flag = {name: self.shown_name(each) for name, each in self.options.items()}
         if self.wall_threads and (self.clock != "wall" or self.mode not in SAMPLING):
-            raise UsageError(f"{said['wall_threads']} chooses what {said['clock']} wall samples")
+            raise UsageError(f"{flag['wall_threads']} chooses what {flag['clock']} wall samples")
         for name, each in self.options.items():
             if getattr(self, name) not in (each.default, []):
-                self._check_mode(said[name], each.modes)
+                self._check_mode(flag[name], each.modes)
         for word in TORCH_KIND.counted:
             if word in self.of_torch:
-                self._check_mode(f"{said['torch']} {word}", COUNTING)
+                self._check_mode(f"{flag['torch']} {word}", COUNTING)
         if self._announces() and not (self.functions or self.keep):
-            chosen = f"{said['functions']}, {said['keep']}"
-            announce = f"{said['emit']} {ANNOUNCE}"
+            chosen = f"{flag['functions']}, {flag['keep']}"
+            announce = f"{flag['emit']} {ANNOUNCE}"
             raise UsageError(f"{announce} is of chosen functions: name some ({chosen})")
         if self.clock == "wall" and self.engine != "auto":
             raise UsageError(
-                f"{said['engine']} is for the CPU clock: {said['clock']} wall has its own"
+                f"{flag['engine']} is for the CPU clock: {flag['clock']} wall has its own"
             )
         if GPU in self.of_torch and STEPS not in self.of_torch:
-            raise UsageError(f"{said['torch']} {GPU} counts steps: not with no-{STEPS}")
+            raise UsageError(f"{flag['torch']} {GPU} counts steps: not with no-{STEPS}")
         if self.mode == "none" and not self.emit:
-            raise UsageError(f"the mode none is for live outputs alone: name one ({said['emit']})")
+            raise UsageError(f"the mode none is for live outputs alone: name one ({flag['emit']})")
         if self.lines and not self.counts and TRACY not in dict(Sinks.split(self.emit)):
             raise UsageError(
-                f"{said['lines']} needs {said['mode']} hybrid or trace, or {said['emit']} {TRACY}"
+                f"{flag['lines']} needs {flag['mode']} hybrid or trace, or {flag['emit']} {TRACY}"
             )
         if self.lines and self.counts and not (self.include or self.functions or self.paused):
-            chosen = f"{said['functions']}, {said['include']}"
+            chosen = f"{flag['functions']}, {flag['include']}"
             raise UsageError(
-                f"{said['lines']} are counted of chosen functions: name some ({chosen})"
+                f"{flag['lines']} are counted of chosen functions: name some ({chosen})"
             )
 
-    def _check_mode(self, said: str, modes: tuple[str, ...]) -> None:
+    def _check_mode(self, option: str, modes: tuple[str, ...]) -> None:
         if self.mode not in modes:
             *others, last = modes
-            mode = self.said(self.options["mode"])
-            raise UsageError(f"{said} needs {mode} {', '.join(others)} or {last}, not {self.mode}")
+            mode = self.shown_name(self.options["mode"])
+            known = f"{', '.join(others)} or {last}"
+            raise UsageError(f"{option} needs {mode} {known}, not {self.mode}")
 
     def _announces(self) -> bool:
         return any(f"{each}:".startswith(f"{ANNOUNCE}:") for each in self.emit)
@@ -163,13 +165,13 @@ class Settings(Options):
 
     @property
     def chooses(self) -> bool:
-        """Are only some functions told of?"""
+        """Are only some functions counted?"""
         by_timers = self.filter is not None and self.filter[3] is not None
         return by_timers or bool(self.include or self.exclude or self.functions)
 
     @property
     def traces(self) -> bool:
-        """Are calls told of, to a profile or to live outputs?"""
+        """Are calls counted, for a profile or for live outputs?"""
         return self.mode in CALLS
 
     @property
@@ -178,7 +180,8 @@ class Settings(Options):
         return self.mode != "none"
 
     def native(self) -> dict[str, Any]:
-        """The arguments of `_native.start` that are one option's value each, or part of one."""
+        """Return the arguments of `_native.start` that are one option's value each, or part of
+        one."""
         found = {
             each.native: each.kind.to_native(getattr(self, name))
             for name, each in self.options.items()
@@ -188,7 +191,7 @@ class Settings(Options):
 
 
 def _named(*names: str) -> "Named | None":
-    """Functions by name, as `_native.start` takes them; None: there are none."""
+    """Return functions by name, as `_native.start` takes them; None: there are none."""
     if not names:
         return None
     from pyhybrid.options.function_filter import named  # imports `re`
@@ -197,16 +200,16 @@ def _named(*names: str) -> "Named | None":
 
 
 def _by_bit(usage: list[tuple[list[str], str]]) -> "tuple[Named | None, ...] | None":
-    """For each bit the functions that have it, as `_native.start` takes them."""
+    """Return for each bit the functions that have it, as `_native.start` takes them."""
     if not usage:
         return None
     return tuple(_named(*(name for words, name in usage if word in words)) for word in USAGE)
 
 
 class CommandLineSettings(Settings):
-    """Settings whose errors name the command line's flags."""
+    """Name the command line's flags in errors."""
 
     @staticmethod
-    def said(option: Option) -> str:
-        """The flag."""
+    def shown_name(option: Option) -> str:
+        """Return the flag."""
         return option.flag

@@ -16,12 +16,12 @@ To add an option write a field:
         native="c_calls",             # the argument of _native.start (src/python/start_options.c)
         help="count and time calls of C functions, too",  # None: not shown
         brief="count C functions, too",  # only of the few that most people use: --help shows it
-    )                                 # `keyword_help=` where Profiler's documentation says more
+    )                                 # `keyword_help=` where Profiler's documentation has more
 
 in `ProfilerOptions`, or in `Options` if the command line alone has it; `settings.c_calls` is its
 value then.  What several options must agree about is in settings.py.
 
-Imports nothing that takes memory: where there is none, it tells where the program's words begin.
+Imports nothing that takes memory: where there is none, it finds where the program's words begin.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ GROUPS = (RECORDING, FUNCTIONS, CALLS_OF, TORCH, LIVE, NATIVE, LIMITS)
 CLOCKS = ("cpu", "wall")
 ENGINES = ("auto", "perf_event", "timer", "sigtrap")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
-CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
+CALLS = (*COUNTING, "none")  # where calls are counted, for a profile or for live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 VIEWERS = ("html", "pprof", "firefox", "speedscope", "chrome", "cpuprofile", "pfw")
 FURTHER_FORMATS = ("pstats", "callgrind", "lttng", *VIEWERS)
@@ -77,7 +77,7 @@ TOOLS = {PERFSTUBS: None, "itt": "INTEL_LIBITTNOTIFY64", "nvtx": "NVTX_INJECTION
 USAGE = ("cpu", "memory", "process")  # in order of their bits
 EMIT_VALUES = ("none", "text", "repr")
 TIMER_KEYS = ("include_timers", "exclude_timers", "include_files", "exclude_files")  # PerfStubs'
-UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
+UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot name them
 
 
 FUNCTION_TABLES = Tables(  # `[[function]]`
@@ -94,7 +94,7 @@ TORCH_KIND = TorchWords()
 
 
 class ProfilerOptions(Declared):
-    """Those that a program has, too."""
+    """Hold those that a program has, too."""
 
     config: Sequence[str] = option(
         "--config",
@@ -435,7 +435,7 @@ class ProfilerOptions(Declared):
 
 
 class Options(ProfilerOptions):
-    """All: those that only the command line has come last."""
+    """Hold all: those that only the command line has come last."""
 
     no_config: bool = option(
         "--no-config",
@@ -497,7 +497,7 @@ class Options(ProfilerOptions):
 
 
 def followed_by_a_value() -> frozenset[str]:
-    """The flags whose next word is their value."""
+    """Return the flags whose next word is their value."""
     return frozenset(
         flag for each in Options.options.values() if each.kind.takes_value for flag in each.flags
     )
