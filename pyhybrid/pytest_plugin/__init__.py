@@ -22,7 +22,7 @@ MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """As pytest calls it."""
+    """Add the options; pytest calls it."""
     group = parser.getgroup("pyhybrid", "pyhybrid: a profile of the tests")
     group.addoption(
         "--pyhybrid",
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """As pytest calls it."""
+    """Add the markers and the plugin; pytest calls it."""
     for line in MARKERS:
         config.addinivalue_line("markers", line)
     if any(config.getoption(f"pyhybrid{which}") for which in ("", "_html", "_output")):
@@ -76,7 +76,7 @@ def pyhybrid_profile(request: pytest.FixtureRequest) -> "TestProfile":
 
 @pytest.fixture
 def tracy_profile(request: pytest.FixtureRequest) -> None:
-    """The same where `python -m pyhybrid` runs pytest, or with `--pyhybrid`; else nothing."""
+    """Do the same where `python -m pyhybrid` runs pytest, or with `--pyhybrid`; else nothing."""
     from pyhybrid.capture import profiling_run
 
     if profiling_run.of_command_line or request.config.getoption("pyhybrid"):

@@ -30,16 +30,16 @@ N_CALLERS = 10
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most so much of a function in a test."""
+    """Limit a function to at most so much in a test."""
 
     marker: str
     name: str
     code: types.CodeType
     most: int  # calls, or nanoseconds
-    said: str
+    label: str
 
     def exceeded_by(self, before: "_Calls", after: "_Calls") -> str | None:
-        """What a test that did so is told."""
+        """Return the message for a test that did so."""
         calls = after.calls - before.calls
         times = after.ns - before.ns
         is_time = self.marker == "limit_time"
@@ -47,7 +47,7 @@ class Limit:
         if measured.total() <= self.most:
             return None
         first = f"{short_time(times.total())} in " if is_time else ""
-        lines = [f"{self.said}: {first}{_counted(calls.total())}"]
+        lines = [f"{self.label}: {first}{_counted(calls.total())}"]
         callers = measured.most_common()
         for caller, _ in callers[:N_CALLERS]:
             of_caller = f"{short_time(times[caller])} in " if is_time else ""
@@ -58,7 +58,7 @@ class Limit:
 
 
 class _Calls:
-    """Of one function so far, by caller."""
+    """Count one function's calls so far, by caller."""
 
     def __init__(self, code: types.CodeType) -> None:
         self.calls: Counter[str] = Counter()
@@ -70,7 +70,8 @@ class _Calls:
 
 
 def limits_of(item: pytest.Item) -> list[Limit]:
-    """The test's; of a function's markers the closest.  Fails the test for what is no limit."""
+    """Return the test's; of a function's markers the closest.  It fails the test for what is no
+    limit."""
     limits: dict[tuple[str, str], Limit] = {}
     for marker in MARKERS:
         for mark in item.iter_markers(marker):
@@ -81,7 +82,7 @@ def limits_of(item: pytest.Item) -> list[Limit]:
 
 @contextmanager
 def checked(limits: list[Limit], settings: Settings | None, why_not: str) -> Iterator[None]:
-    """Meanwhile the test runs, in a profile with these settings; None: in none, `why_not`."""
+    """Run the test meanwhile in a profile with these settings; None: in none, `why_not`."""
     if not limits:
         yield
         return
@@ -99,9 +100,9 @@ def checked(limits: list[Limit], settings: Settings | None, why_not: str) -> Ite
     finally:
         if held and session() == measured:
             hold_calls(False)
-    said = [limit.exceeded_by(*each) for limit, *each in zip(limits, before, after, strict=True)]
-    if any(said):
-        pytest.fail("\n".join(filter(None, said)), pytrace=False)
+    failures = [limit.exceeded_by(*e) for limit, *e in zip(limits, before, after, strict=True)]
+    if any(failures):
+        pytest.fail("\n".join(filter(None, failures)), pytrace=False)
 
 
 def _look(limits: list[Limit]) -> list[_Calls]:
@@ -112,22 +113,22 @@ def _look(limits: list[Limit]) -> list[_Calls]:
 
 
 def _fail_unchecked(limits: list[Limit], why: str) -> NoReturn:
-    pytest.fail(f"{limits[0].said} cannot be checked: {why}", pytrace=False)
+    pytest.fail(f"{limits[0].label} cannot be checked: {why}", pytrace=False)
 
 
 def _limit(mark: pytest.Mark) -> Limit:
-    said = f"{mark.name}({', '.join(map(repr, mark.args))})"
+    label = f"{mark.name}({', '.join(map(repr, mark.args))})"
     try:
         name, most = mark.args
         if mark.kwargs or not isinstance(name, str):
             raise ValueError
     except ValueError:
-        pytest.fail(f"{said}: it takes a function's name and a limit", pytrace=False)
+        pytest.fail(f"{label}: it takes a function's name and a limit", pytrace=False)
     try:
         most = _most(mark.name, most)
-        return Limit(mark.name, name, _code(name), most, said)
+        return Limit(mark.name, name, _code(name), most, label)
     except (ValueError, LookupError) as error:
-        pytest.fail(f"{said}: {error}", pytrace=False)
+        pytest.fail(f"{label}: {error}", pytrace=False)
 
 
 def _most(marker: str, most: Any) -> int:
@@ -139,7 +140,7 @@ def _most(marker: str, most: Any) -> int:
 
 
 def _code(name: str) -> types.CodeType:
-    """Of the Python function with this name; raises LookupError."""
+    """Return the code of the Python function with this name; raises LookupError."""
     parts = name.split(".")
     found: Any = None
     for n in range(len(parts) - 1, 0, -1):

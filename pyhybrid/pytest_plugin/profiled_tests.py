@@ -1,8 +1,8 @@
 """The tests that are profiled: all (`--pyhybrid`), or those that ask by their fixture.
 
 Three profiles are possible: that of `python -m pyhybrid`, which runs pytest; one of the whole run
-(whole_run.py); one of each test that asks.  Whatever cannot be profiled runs, and why is said at
-the end.
+(whole_run.py); one of each test that asks.  Whatever cannot be profiled runs, and why is reported
+at the end.
 """
 
 import inspect
@@ -23,11 +23,11 @@ from pyhybrid.pytest_plugin.limits import Limit, checked, limits_of
 from pyhybrid.pytest_plugin.profiles import Idle, IdleProfile, TestProfile, profiled
 from pyhybrid.pytest_plugin.whole_run import WholeRun
 
-_KEY = "pyhybrid"  # in what a worker of xdist's is told, and says at its end
+_KEY = "pyhybrid"  # in what a worker of xdist's gets, and reports at its end
 
 
 class ProfiledTests:
-    """A plugin of pytest's, of one session in one process."""
+    """Profile the tests of one session in one process, as a plugin of pytest's."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class ProfiledTests:
         self._notes: dict[str, int] = {}  # why tests were not profiled: how many
 
     def ask(self, item: pytest.Item) -> TestProfile:
-        """This one is to be profiled.  Fails it for a limit that is none."""
+        """Ask that this one is profiled.  It fails for a limit that is none."""
         if _of_command_line():
             why = "the profile of `python -m pyhybrid` is made when the program ends"
         elif self._all:
@@ -71,20 +71,20 @@ class ProfiledTests:
         return self._asked.setdefault(item, TestProfile(why))
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """A limit that is none is an error."""
+        """Treat a limit that is none as an error."""
         if self._all:
             self._limits[item] = limits_of(item)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """A test function, of which plugins may make another one later, or a test of another kind:
-        in docstrings, of plugins."""
+        """Run a test function, of which plugins may make another one later, or a test of another
+        kind: in docstrings, of plugins."""
         with self._profiled(item, *_called(item)):
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """It may run again."""
+        """Forget it after the teardown: it may run again."""
         try:
             return (yield)
         finally:
@@ -93,7 +93,7 @@ class ProfiledTests:
 
     @contextmanager
     def _profiled(self, item: pytest.Item, owner: Any, attribute: str) -> Iterator[None]:
-        """Meanwhile calls of the function that this attribute has are profiled."""
+        """Profile calls of the function that this attribute has, meanwhile."""
         if not self._all and item not in self._asked:
             yield
             return
@@ -149,7 +149,7 @@ class ProfiledTests:
         return Idle(profile.session, profile.settings)
 
     def _prefix_of(self, item: pytest.Item) -> str:
-        """The test's name, as it can be a file's."""
+        """Return the test's name, as it can be a file's."""
         file, _, test = item.nodeid.partition("::")
         name = ".".join((file.removesuffix(".py").replace("/", "."), *test.split("::")))
         name = re.sub(r"[^\w.=+-]+", "-", name)[:150].strip("-.")
@@ -163,13 +163,13 @@ class ProfiledTests:
         return os.path.join(self._folder, unique)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Where xdist has the tests run by others their reports come here."""
+        """Note the test: where xdist has the tests run by others their reports come here."""
         if report.when == "call":
             self._tests.add(report.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """The file is made; a worker tells the controller of single tests' files."""
+        """Make the file; a worker sends the controller the names of single tests' files."""
         if os.getpid() != self._pid:
             return
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
@@ -179,19 +179,19 @@ class ProfiledTests:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """A worker of xdist's begins."""
+        """Prepare a worker of xdist's, which begins."""
         node.workerinput[_KEY] = self._run.parts
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker of xdist's has ended."""
+        """Take what a worker of xdist's made, which has ended."""
         paths, notes = getattr(node, "workeroutput", {}).get(_KEY, ((), {}))
         self._paths += paths
         for note, n in notes.items():
             self._notes[note] = self._notes.get(note, 0) + n
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table of tests, and where the profiles are."""
+        """Print the table of tests, and where the profiles are."""
         if not (self._paths or self._notes or (self._all and _of_command_line())):
             return
         from pyhybrid.pytest_plugin.run_end import test_table
@@ -226,7 +226,7 @@ def _check_new_folder(folder: str) -> None:
 
 
 def _called(item: pytest.Item) -> tuple[Any, str]:
-    """Whose attribute the test function is, and which: it is called by that."""
+    """Return whose attribute the test function is, and which: it is called by that."""
     if not isinstance(item, pytest.Function):
         return item, "runtest"
     if isinstance(item, TestCaseFunction) and inspect.iscoroutinefunction(item.obj):
@@ -235,6 +235,6 @@ def _called(item: pytest.Item) -> tuple[Any, str]:
 
 
 def _of_command_line() -> profiling_run.Profiling | None:
-    """The run of `python -m pyhybrid` that profiles this process."""
+    """Return the run of `python -m pyhybrid` that profiles this process."""
     run = profiling_run.of_command_line
     return run if run and run.pid == os.getpid() else None

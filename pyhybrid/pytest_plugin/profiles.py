@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class Idle:
-    """A profile that counts in windows of `session` alone; 0: it counts all the time."""
+    """Hold a profile that counts in windows of `session` alone; 0: it counts all the time."""
 
     def __init__(self, session: int, settings: Settings) -> None:
         self.session, self.settings = session, settings
 
     def begin(self, name: str) -> int:
-        """It has begun."""
+        """Return the session: it has begun."""
         return self.session
 
 
 def profiled(function: Callable[..., Any], name: str, idle: Idle) -> Callable[..., Any]:
-    """`function`, whose calls count, in a region of this name.
+    """Return `function`, whose calls count, in a region of this name.
 
-    Of a coroutine function each turn counts.
+    Each turn of a coroutine function counts.
     """
     make = _coroutine if inspect.iscoroutinefunction(function) else _function
     return functools.wraps(function)(make(function, name, idle))
@@ -89,7 +89,7 @@ def _coroutine(function: Callable[..., Any], name: str, idle: Idle) -> Callable[
 
 
 class IdleProfile(api.Profiler):
-    """Files `PREFIX.pyhybrid`; it makes way when the program starts a Profiler of its own."""
+    """Make files `PREFIX.pyhybrid`; it makes way when the program starts a Profiler of its own."""
 
     _waits = True
 
@@ -100,7 +100,7 @@ class IdleProfile(api.Profiler):
 
     @property
     def settings(self) -> Settings:
-        """What it collects."""
+        """Return what it collects."""
         return self._settings
 
     def begin(self) -> None:
@@ -112,7 +112,8 @@ class IdleProfile(api.Profiler):
         api.makes_way.append(self._make_way)
 
     def end(self) -> None:
-        """Make the file; what went wrong has been said on stderr.  If it has ended do nothing."""
+        """Make the file; what went wrong has been reported on stderr.  If it has ended do
+        nothing."""
         with api.lock:
             api.check_alone()
             self._make_way("")
@@ -131,7 +132,8 @@ class IdleProfile(api.Profiler):
 
 
 class TestProfile:
-    """What the fixture `pyhybrid_profile` gives: after the test, `profile` and the file's `path`.
+    """Hold what the fixture `pyhybrid_profile` gives: after the test, `profile` and the file's
+    `path`.
 
     A test is over for those who use it in their teardown: fixtures that ask for this one.
     """
@@ -143,12 +145,12 @@ class TestProfile:
         self.path: str | None = None
 
     def is_missing(self, why: str) -> None:
-        """There is no file, for this reason."""
+        """Note that there is no file, for this reason."""
         self._why = why
 
     @cached_property
     def profile(self) -> "Profile":
-        """The profile, opened.  Raises PyhybridError where there is none (yet)."""
+        """Return the profile, opened.  Raises PyhybridError where there is none (yet)."""
         if self.path is None:
             raise PyhybridError(self._why)
         return pyhybrid.load(self.path)

@@ -18,8 +18,8 @@ N_ROWS = 10
 
 
 class Figures(Struct):
-    """Of one test, on the thread that ran it: wall-clock time, exact calls of Python functions, and
-    CPU time by its samples."""
+    """Hold the figures of one test, on the thread that ran it: wall-clock time, exact calls of
+    Python functions, and CPU time by its samples."""
 
     wall_ns: int = 0
     calls: int = 0
@@ -27,7 +27,7 @@ class Figures(Struct):
 
 
 def test_table(paths: list[str], tests: set[str]) -> Iterator[str]:
-    """The lines of the table of these tests, from the profiles in which they are regions."""
+    """Yield the lines of the table of these tests, from the profiles in which they are regions."""
     figures: dict[str, Figures] = {}
     for path in paths:
         try:
@@ -57,7 +57,7 @@ def _table(order: str, tests: list[str], figures: dict[str, Figures]) -> Table:
 
 
 def _add(figures: dict[str, Figures], profile: Profile, tests: set[str]) -> None:
-    """Each node counts for the test whose region is the nearest above."""
+    """Add each node to the test whose region is the nearest above."""
     frames, parent, frame = profile.frames, profile.nodes.parent, profile.nodes.frame
     is_test = [False] * (max(frames, default=0) + 1)
     is_python = bytearray(len(is_test))
@@ -85,7 +85,7 @@ def _add(figures: dict[str, Figures], profile: Profile, tests: set[str]) -> None
 
 
 def write_pages(paths: list[str], folder: str) -> Iterator[str]:
-    """Write the pages of these profiles into a folder, which is made; lines to say of it."""
+    """Write the pages of these profiles into a folder, which is made; yields lines about it."""
     from pyhybrid.exporters.destination import export_to
     from pyhybrid.exporters.html import Html
 

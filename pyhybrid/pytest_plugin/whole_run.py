@@ -16,7 +16,7 @@ from pyhybrid.pytest_plugin.profiles import Idle, IdleProfile
 
 
 class WholeRun:
-    """Of this process; `parts` is the folder, of all processes of the run."""
+    """Profile the run in this process; `parts` is the folder, of all processes of the run."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class WholeRun:
 
     @contextmanager
     def profile(self, begun: Callable[[IdleProfile], Idle | None]) -> Iterator[Idle | None]:
-        """The profile in which a test counts; None: `begun` could not begin it.
+        """Give the profile in which a test counts; None: `begun` could not begin it.
 
         That of a forked child ends with the test: the child may end in any way.
         """
@@ -61,12 +61,12 @@ class WholeRun:
         yield idle
 
     def _part(self, name: str) -> str:
-        with suppress(OSError):  # that nothing can be written, is said where the profile begins
+        with suppress(OSError):  # that nothing can be written is known where the profile begins
             os.makedirs(self.parts, exist_ok=True)
         return os.path.join(self.parts, name)
 
     def _end_profile(self) -> str | None:
-        """The path of its file."""
+        """Return the path of its file."""
         profile, self._profile = self._profile, None
         if profile:
             profile.end()
