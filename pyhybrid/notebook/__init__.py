@@ -17,7 +17,7 @@ HEIGHT = 640  # pixels
 
 
 def html_of(profile: Profile) -> str:
-    """HTML for the notebook.  Raises PyhybridError where a large page cannot be written."""
+    """Return HTML for the notebook.  Raises PyhybridError where a large page cannot be written."""
     from pyhybrid.exporters.html import Html
 
     page = Html()
@@ -34,7 +34,7 @@ def html_of(profile: Profile) -> str:
 
 
 def _texts(profile: Profile) -> dict[str, str]:
-    """Of the cells, as far as this process is the one that ran them."""
+    """Return the texts of the cells, as far as this process is the one that ran them."""
     cells: dict[str, str] = profile.meta.get("cells") or {}
     if profile.process.pid != os.getpid():
         return {}
@@ -42,7 +42,7 @@ def _texts(profile: Profile) -> dict[str, str]:
 
 
 def _link(profile: Profile, page: "Html") -> str:
-    """To the page in a file beside the notebook, the same one each time."""
+    """Return a link to the page in a file beside the notebook, the same one each time."""
     from pyhybrid.exporters.destination import export_to
 
     began = int(profile.meta.get("start_unix_ns") or 0)

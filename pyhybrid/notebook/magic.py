@@ -26,7 +26,7 @@ _CALL = re.compile(r"get_ipython\(\)\.run_(?:line|cell)_magic\('pyhybrid', (.*)\
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """IPython calls it, with its InteractiveShell."""
+    """Register the magic; IPython calls this, with its InteractiveShell."""
 
     def pyhybrid(line: str, cell: str | None = None) -> Any:
         __tracebackhide__ = True
@@ -96,14 +96,14 @@ def _parser() -> Parser:
 
 
 def _divided(line: str) -> tuple[list[str], str]:
-    """The options at the head of a line, and the statement after them."""
+    """Return the options at the head of a line, and the statement after them."""
     words = list(_WORD.finditer(line))
     parser = _parser()
     parser.add_argument("statement", nargs=argparse.REMAINDER)
     try:
         rest = parser.parse_args([each[0] for each in words]).statement
     except (PyhybridError, SystemExit):
-        rest = []  # what is wrong is said when they are parsed again
+        rest = []  # what is wrong is reported when they are parsed again
     n = len(words) - len(rest)
     text = line[words[n].start() :] if rest else ""
     return [each for word in words[:n] for each in shlex.split(word[0])], text
@@ -116,13 +116,13 @@ def _awaits(shell: Any, text: str) -> bool:
     try:
         code = compile(shell.transform_cell(text), "", CELL, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except (SyntaxError, ValueError):
-        return False  # IPython says so when it runs
+        return False  # IPython reports it when it runs
     return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
 def _awaited(shell: Any, line: str) -> str:
-    """A line of what IPython made of a cell: with `await` before a call that gives something to
-    await."""
+    """Return a line of what IPython made of a cell: with `await` before a call that gives something
+    to await."""
     if found := _CALL.search(line):
         try:
             texts = ast.literal_eval(f"({found[1]},)")
@@ -134,7 +134,8 @@ def _awaited(shell: Any, line: str) -> str:
 
 
 def _compiled(shell: Any, text: str) -> tuple[CodeType, CodeType | None]:
-    """The code, as IPython would make it of a cell, and that of the expression at its end."""
+    """Return the code, as IPython would make it of a cell, and that of the expression at its
+    end."""
     plain = shell.transform_cell(text)
     tree = shell.transform_ast(shell.compile.ast_parse(plain))
     name = shell.compile.cache(plain, _number(shell), raw_code=text)
@@ -151,7 +152,7 @@ def _compiled(shell: Any, text: str) -> tuple[CodeType, CodeType | None]:
 
 
 def _number(shell: Any) -> int:
-    """Of the cell that runs, by the code in it that calls the magic."""
+    """Return the number of the cell that runs, by the code in it that calls the magic."""
     numbers: dict[str, int] = getattr(shell.compile, "_filename_map", {})
     frame: FrameType | None = sys._getframe()
     while frame and frame.f_code.co_filename not in numbers:
@@ -160,7 +161,7 @@ def _number(shell: Any) -> int:
 
 
 async def _run(shell: Any, code: CodeType, last: CodeType | None) -> Any:
-    """Views leave out what calls this function, by its name (frameworks/ipython.toml)."""
+    """Run it; views leave out what calls this function, by its name (frameworks/ipython.toml)."""
     __tracebackhide__ = True
     value = None
     for each in (code, last):
