@@ -26,7 +26,7 @@ MB = 1e6
 
 
 def calls_json(profile: Profile, n_slowest: int | None = None) -> Iterator[str]:
-    """The text, in pieces: there may be a million calls."""
+    """Yield the text, in pieces: there may be a million calls."""
     functions = kept_functions(profile)
     counted = {each.name: each.durations.calls for each in functions}
     names = json.dumps([each.name for each in functions])
@@ -57,7 +57,7 @@ def _metadata(function: KeptFunction) -> dict[str, Any]:
 
 
 class _Rows:
-    """Calls as JSON has them."""
+    """Make calls as JSON has them."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -112,7 +112,7 @@ def _scaled(value: int | None, by: float) -> float | None:
 
 
 def calls_listing(profile: Profile, n_slowest: int | None = None) -> Listing:
-    """A line a function; with `n_slowest` its slowest calls below it, slowest first."""
+    """Yield a line a function; with `n_slowest` its slowest calls below it, slowest first."""
     functions = kept_functions(profile)
     if not functions:
         chosen = [*profile.meta.get("keep", ()), *profile.meta.get("functions", ())]
@@ -161,7 +161,8 @@ _COLUMNS = (
 
 
 def _used(profile: Profile) -> Iterator[Column]:
-    """What calls used, as far as that was measured: sums and quantiles; of a sample estimates."""
+    """Yield what calls used, as far as that was measured: sums and quantiles; of a sample
+    estimates."""
 
     def cpu(each: KeptFunction) -> list[tuple[int, int]]:
         used = ((profile.usage.get(call.id), call.weight) for call in each.calls)
@@ -205,8 +206,8 @@ _SUMS: dict[str, tuple[str, Callable[[int], str]]] = {
 def _used_in_all(
     profile: Profile, functions: list[KeptFunction], labels: dict[int, str]
 ) -> Listing:
-    """A second table, of what was asked for: sums over each function's calls, and resident memory
-    when the first began and when the last ended."""
+    """Return a second table, of what was asked for: sums over each function's calls, and resident
+    memory when the first began and when the last ended."""
     rows: list[tuple[dict[str, str], str]] = []
     for function in functions:
         calls = [call for call in function.calls if call.id in profile.usage]

@@ -27,15 +27,15 @@ Key = tuple[str, int, str]  # file, first line, qualified name
 
 
 class Figures(Struct):
-    """Of one function by one profiler; each turn of a generator is a call."""
+    """Hold the figures of one function by one profiler; each turn of a generator is a call."""
 
     calls: int = 0
     total_ns: int = 0
 
 
 class Facts(Struct):
-    """What the paths say of a function: of its calls, how many were on other threads than the main
-    one, in an import, or resumes; how many calls it led to; whether it called itself."""
+    """Hold what the paths have of a function: of its calls, how many were on other threads than the
+    main one, in an import, or resumes; how many calls it led to; whether it called itself."""
 
     threaded: int = 0
     importing: int = 0
@@ -45,7 +45,8 @@ class Facts(Struct):
 
 
 class Difference(Struct):
-    """A function of which they say different things; `why` is empty where that is not known."""
+    """Hold a function of which they have different figures; `why` is empty where that is not
+    known."""
 
     key: Key
     theirs: Figures
@@ -54,7 +55,8 @@ class Difference(Struct):
 
 
 def compare(profile: Profile, counts: Iterable[tuple[str, int, str, int, int]]) -> list[Difference]:
-    """The differences, those in calls first and imports last; `counts` is from cli/cprofile_run.py.
+    """Return the differences, those in calls first and imports last; `counts` is from
+    cli/cprofile_run.py.
 
     Raises PyhybridError where nothing was traced.
     """
@@ -99,7 +101,7 @@ def _rank(each: Difference) -> tuple[bool, int, int, Key]:
 
 
 def _facts(profile: Profile, functions: dict[int, FunctionCalls]) -> defaultdict[Key, Facts]:
-    """What the paths say, by function."""
+    """Return what the paths have, by function."""
     nodes, main = profile.nodes, profile.process.pid
     facts: defaultdict[Key, Facts] = defaultdict(Facts)
     keys = {frame: _key(profile, frame) for frame in profile.frames}
@@ -169,7 +171,7 @@ def _why_calls(each: Difference, facts: Facts, threaded: bool) -> str:
 
 
 def difference_listing(differences: list[Difference], n: int) -> Listing:
-    """The first `n` of them, and why each is there."""
+    """Yield the first `n` of them, and why each is there."""
     if not differences:
         yield "no difference: calls are equal, times within 20 % or 1 ms"
         return

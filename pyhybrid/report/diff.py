@@ -24,9 +24,9 @@ def _head(side: Side) -> str:
 
 
 def facts(comparison: Comparison) -> list[tuple[str, str, bool]]:
-    """What is said of the whole: name, text, whether it needs care."""
+    """Return the facts of the whole: name, text, whether it needs care."""
     before, after = comparison.before, comparison.after
-    told = [("before", _head(before), False), ("after", _head(after), False)]
+    found = [("before", _head(before), False), ("after", _head(after), False)]
     times = [
         f"{name} {time_text(one)} -> {time_text(other)} ({relative_text(one, other)})"
         for name, one, other in (
@@ -35,20 +35,20 @@ def facts(comparison: Comparison) -> list[tuple[str, str, bool]]:
         )
         if one is not None and other is not None
     ]
-    told.append(("time", ", ".join(times) or "?", False))
+    found.append(("time", ", ".join(times) or "?", False))
     if change := comparison.all:
-        said = f"{before.samples:,} -> {after.samples:,}; their time {change_text(change)}"
-        told.append(("samples", f"{said} ({interval_text(change)})", False))
+        value = f"{before.samples:,} -> {after.samples:,}; their time {change_text(change)}"
+        found.append(("samples", f"{value} ({interval_text(change)})", False))
         if before.spinning_ns or after.spinning_ns:
             one, other = time_text(before.spinning_ns), time_text(after.spinning_ns)
-            said = f"{one} -> {other} in which threads of a pool spun for one another: it is left"
-            said += " out of sampled times"
-            told.append(("spinning", said, False))
-        told.append(("errors", _errors(comparison), False))
+            value = f"{one} -> {other} in which threads of a pool spun for one another: it is left"
+            value += " out of sampled times"
+            found.append(("spinning", value, False))
+        found.append(("errors", _errors(comparison), False))
         least = f"{change.visible:.1%} of all sampled time" if isfinite(change.visible) else "none"
-        said = f"the smallest change that these files can show: {least}; of functions: see below"
-        told.append(("visible", said, False))
-    return told + [("note", note, True) for note in comparison.notes]
+        value = f"the smallest change that these files can show: {least}; of functions: see below"
+        found.append(("visible", value, False))
+    return found + [("note", note, True) for note in comparison.notes]
 
 
 def _errors(comparison: Comparison) -> str:
@@ -61,24 +61,24 @@ def _errors(comparison: Comparison) -> str:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """`exceeded: total(f) > +5%: +21.2% (+15.1% to +27.9%)`."""
-    said = f"{verdict.state}: {verdict.limit}"
+    """Return `exceeded: total(f) > +5%: +21.2% (+15.1% to +27.9%)`."""
+    value = f"{verdict.state}: {verdict.limit}"
     if verdict.change:
-        said += f": {change_text(verdict.change)} ({interval_text(verdict.change)})"
-    return f"{said}: {verdict.why}" if verdict.why else said
+        value += f": {change_text(verdict.change)} ({interval_text(verdict.change)})"
+    return f"{value}: {verdict.why}" if verdict.why else value
 
 
 def print_comparison(
     comparison: Comparison, verdicts: list[Verdict], n: int, stream: TextIO
 ) -> None:
-    """As text."""
+    """Print it as text."""
     show(lambda columns: _lines(comparison, verdicts, n, columns), stream)
 
 
 def _lines(comparison: Comparison, verdicts: list[Verdict], n: int, columns: int) -> list[Line]:
     lines: list[Line] = [[("pyhybrid diff", STRONG)]]
-    for name, said, warn in facts(comparison):
-        lines += note_lines(name, said, columns, "" if not warn else WARN)
+    for name, value, warn in facts(comparison):
+        lines += note_lines(name, value, columns, "" if not warn else WARN)
     for title, table in sections(comparison, n):
         lines += [[("", "")], [(title, STRONG)], *(table.lines(columns) if table.rows else ())]
     lines += [[("", "")]] if verdicts else []
@@ -89,13 +89,13 @@ def _lines(comparison: Comparison, verdicts: list[Verdict], n: int, columns: int
 
 
 def markdown(comparison: Comparison, verdicts: list[Verdict], n: int) -> Iterator[str]:
-    """As Markdown, for a comment in continuous integration."""
+    """Yield it as Markdown, for a comment in continuous integration."""
     yield "### pyhybrid diff"
     yield ""
     for verdict in verdicts:
         yield f"- **{plain_markdown(verdict_text(verdict))}**"
-    for name, said, _ in facts(comparison):
-        yield f"- {name}: {plain_markdown(said)}"
+    for name, value, _ in facts(comparison):
+        yield f"- {name}: {plain_markdown(value)}"
     for title, table in sections(comparison, n):
         yield from ("", f"**{plain_markdown(title)}**")
         if table.rows:
@@ -103,7 +103,7 @@ def markdown(comparison: Comparison, verdicts: list[Verdict], n: int) -> Iterato
 
 
 def comparison_json(comparison: Comparison, verdicts: list[Verdict]) -> dict[str, Any]:
-    """As plain values: the keys are Comparison's, and `limits`."""
+    """Return it as plain values: the keys are Comparison's, and `limits`."""
     return {**plain(comparison), "limits": plain(verdicts)}
 
 
@@ -111,7 +111,7 @@ def comparison_json(comparison: Comparison, verdicts: list[Verdict]) -> dict[str
 
 
 def sections(comparison: Comparison, n: int) -> Iterator[tuple[str, Table]]:
-    """The tables with their headings, of at most `n` rows each."""
+    """Yield the tables with their headings, of at most `n` rows each."""
     calls = [each for each in comparison.functions if each.calls]
     if calls:
         yield _calls(calls, n)
@@ -127,7 +127,7 @@ def sections(comparison: Comparison, n: int) -> Iterator[tuple[str, Table]]:
 def _table(
     columns: Sequence[Column], rows: Sequence[Any], n: int, style: Callable[[Any], str]
 ) -> Table:
-    """Of the first `n` rows, each in one style."""
+    """Make a table of the first `n` rows, each in one style."""
     rest = f"and {len(rows) - n:,} more (-n)" if len(rows) > n else ""
     return Table(columns, rows[:n], lambda row: (style(row), style(row)), rest=rest)
 
@@ -168,19 +168,19 @@ def _times(timed: list[FunctionChange], by_runs: bool, n: int) -> tuple[str, Tab
 
 
 def _steps(changes: list[StepChange]) -> Iterator[tuple[str, Table]]:
-    """The median and the mean; a phase that takes nothing in most steps has no median."""
+    """Yield the median and the mean; a phase that takes nothing in most steps has no median."""
     before, after = (sum(side) / len(side) for side in changes[0].n_steps)
     title = f"steps of a training ({number_text(before)} -> {number_text(after)})"
     for name in ("median", "mean"):
         rows = [e for e in changes if getattr(e, name).before or getattr(e, name).after]
         differs = {each.name: getattr(each, f"{name}_differs") for each in rows}
-        said = f"{sum(map(bool, differs.values()))} of {len(rows)} differ by more than noise"
+        value = f"{sum(map(bool, differs.values()))} of {len(rows)} differ by more than noise"
         if all(each is None for each in differs.values()):
-            said = f"fewer than {LEAST_STEPS} do not tell what is noise"
+            value = f"fewer than {LEAST_STEPS} do not tell what is noise"
         columns = [*_change(name), text("of a step", "name")]
         differ = [step for step, found in differs.items() if found]
         table = _table(columns, rows, len(rows), partial(_step_style, differ))
-        yield f"{title}, {name} time: {said}", table
+        yield f"{title}, {name} time: {value}", table
 
 
 def _step_style(differ: list[str], each: StepChange) -> str:
@@ -201,7 +201,8 @@ def _sampled(comparison: Comparison, n: int) -> Iterator[tuple[str, Table]]:
 
 
 def _change(name: str) -> tuple[Column, ...]:
-    """The columns of a change with its errors; `name`: the attribute of a row that has it."""
+    """Return the columns of a change with its errors; `name`: the attribute of a row that has
+    it."""
 
     def visible(row: Any) -> float | None:
         seen: float = getattr(row, name).visible

@@ -6,7 +6,7 @@ LEAST_BEFORE = 8  # columns: a share, and that words are left out
 
 
 def elided(names: list[str], columns: int) -> str:
-    """`a > b > … > y > z` within `columns`: both ends, the leaf's end first."""
+    """Return `a > b > … > y > z` within `columns`: both ends, the leaf's end first."""
     if len(" > ".join(names)) <= columns:
         return " > ".join(names)
     head: list[str] = []
@@ -22,7 +22,7 @@ def elided(names: list[str], columns: int) -> str:
 
 
 def middle(text: str, columns: int) -> str:
-    """Text with its middle left out where it is longer than `columns`."""
+    """Return text with its middle left out where it is longer than `columns`."""
     if len(text) <= columns:
         return text
     half = (columns - 1) // 2
@@ -30,7 +30,8 @@ def middle(text: str, columns: int) -> str:
 
 
 def around(text: str, kept: slice, columns: int) -> str:
-    """Text within `columns`: what follows `kept` is left out first, then what is before it."""
+    """Return text within `columns`: what follows `kept` is left out first, then what is before
+    it."""
     if len(text) <= columns:
         return text
     before, place, after = text[: kept.start], text[kept], text[kept.stop :]
@@ -44,7 +45,7 @@ def around(text: str, kept: slice, columns: int) -> str:
 
 
 def to_the_last(names: list[str], columns: int) -> str:
-    """`a > b > … > z` within `columns`: the last name before all others."""
+    """Return `a > b > … > z` within `columns`: the last name before all others."""
     text = " > ".join(names)
     if len(text) <= columns or len(names) == 1:
         return middle(text, columns)

@@ -22,14 +22,15 @@ _NONE_RECORDED = "no lines were recorded (--lines -t NAME)"
 
 
 class LineReport(Record):
-    """What `report lines --json` prints: lines that were counted, and shares of the samples."""
+    """Hold what `report lines --json` prints: lines that were counted, and shares of the
+    samples."""
 
     functions: list[FunctionLines]
     native: list[NativeFunctionLines]
 
 
 def line_figures(profile: Profile) -> LineReport:
-    """All lines that are known.  Raises PyhybridError where none are."""
+    """Return all lines that are known.  Raises PyhybridError where none are."""
     found = LineReport(function_lines(profile), native_lines(profile))
     if not (found.functions or found.native):
         native_code = "code with debug information was sampled"
@@ -53,7 +54,7 @@ def print_lines(profile: Profile, stream: TextIO) -> None:
 
 
 class _Row(Record):
-    """A line of the source: its text, and its figures, where it has some."""
+    """Hold a line of the source: its text, and its figures, where it has some."""
 
     number: int | str  # or what stands for those that are not shown
     text: str
@@ -62,7 +63,7 @@ class _Row(Record):
 
     @property
     def styles(self) -> tuple[str, str]:
-        """Those of the table's line."""
+        """Return those of the table's line."""
         return (DIM, DIM) if self.figures is None else ("", STRONG * self.is_hot)
 
 
@@ -71,7 +72,7 @@ def _function(function: FunctionLines, folder: str, sources: Sources) -> list[Li
     source = sources.function(function.file, function.name, function.line, max(figures))
     place = f"{shorten_file(function.file, folder)}:{function.line}"
     calls = f"{function.calls:,} call{'s' * (function.calls != 1)}"
-    said = f" ({place})  {calls}, {function.total_ns / 1e9:.4f} s in its lines"
+    facts = f" ({place})  {calls}, {function.total_ns / 1e9:.4f} s in its lines"
     all_ns = function.total_ns or 1
     hot = {at for at, each in figures.items() if each.total_ns / all_ns >= HOT}
     rows = [
@@ -86,7 +87,7 @@ def _function(function: FunctionLines, folder: str, sources: Sources) -> list[Li
         _figure("time", 7, lambda line: line.total_ns / all_ns, share),
         text("source", "text"),
     )
-    return [*_head(function.name, said, source), *_lines(columns, rows), [("", "")]]
+    return [*_head(function.name, facts, source), *_lines(columns, rows), [("", "")]]
 
 
 def _us_per_hit(line: LineFigures) -> float | None:
@@ -97,7 +98,7 @@ def _native(function: NativeFunctionLines, folder: str, sources: Sources) -> lis
     figures = {each.line: each for each in function.lines}
     around = {at + i for at in figures for i in range(-AROUND, AROUND + 1)}
     source = sources.lines(function.file, around)
-    said = f" ({shorten_file(function.file, folder)})  {share(function.self_share)} of the samples"
+    facts = f" ({shorten_file(function.file, folder)})  {share(function.self_share)} of the samples"
     hot = {at for at, e in figures.items() if e.self_share >= HOT * function.self_share}
     rows: list[_Row] = []
     numbers = sorted({*figures, *source.lines})
@@ -111,16 +112,16 @@ def _native(function: NativeFunctionLines, folder: str, sources: Sources) -> lis
         _figure("total", 8, lambda line: line.total_share, share),
         text("source", "text"),
     )
-    return [*_head(function.name, said, source), *_lines(columns, rows), [("", "")]]
+    return [*_head(function.name, facts, source), *_lines(columns, rows), [("", "")]]
 
 
 def _figure(title: str, width: int, of: Callable[[Any], Any], show: Callable[[Any], str]) -> Column:
-    """Of a line that has figures."""
+    """Return a column of a line that has figures."""
     return Column(title, width, lambda row: None if row.figures is None else of(row.figures), show)
 
 
-def _head(name: str, said: str, source: Source) -> list[Line]:
-    line: Line = [(name, STRONG), (said, "")]
+def _head(name: str, facts: str, source: Source) -> list[Line]:
+    line: Line = [(name, STRONG), (facts, "")]
     return [[*line, (f"; {source.note}", WARN)] if source.note else line]
 
 

@@ -24,7 +24,8 @@ MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at
 
 
 class ModuleNames(Record):
-    """How many of a library's frames have a name: shares of the weight, each frame of each sample.
+    """Hold how many of a library's frames have a name: shares of the weight, each frame of each
+    sample.
 
     `by_source`: the shares by where the name came from; fde: its function's start, none: nothing.
     """
@@ -37,7 +38,7 @@ class ModuleNames(Record):
 
 
 class QualityReport(Record):
-    """The keys of `pyhybrid report quality --json`; null where it is not known."""
+    """Hold the keys of `pyhybrid report quality --json`; null where it is not known."""
 
     file: str
     clock: Clock
@@ -125,7 +126,7 @@ def _interval(profile: Profile) -> dict[str, float]:
 
 
 def quality_listing(report: QualityReport) -> Listing:
-    """The report as text."""
+    """Yield the report as text."""
     clock, samples = report.clock, report.samples
     why = f" ({clock.engine_reason})" if clock.engine_reason else ""
     yield f"clock     {clock.hz} Hz by {clock.engine}{why}"
@@ -180,7 +181,7 @@ def _kernel_text(report: QualityReport) -> str:
 
 
 def _bars(histogram: list[tuple[int, int]]) -> list[str]:
-    """A line for each power of two: its share, and a bar."""
+    """Return a line for each power of two: its share, and a bar."""
     powers: Counter[int] = Counter()
     for from_ns, n in histogram:
         powers[max(from_ns, 1).bit_length()] += n

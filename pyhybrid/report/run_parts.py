@@ -20,7 +20,7 @@ from pyhybrid.views.stack_quality import (
 
 
 class Run(Record):
-    """The process that was profiled; null where it is not known."""
+    """Describe the process that was profiled; null where it is not known."""
 
     version: str  # of the pyhybrid that recorded
     python: str
@@ -40,7 +40,7 @@ class Run(Record):
 
     @classmethod
     def of(cls, profile: Profile) -> Run:
-        """That of a profile."""
+        """Return that of a profile."""
         meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
         ends_ns = (t.last_ns or 0 for t in threads)
         end_ns = process.end_ns or max(int(meta.get("recorded_until_ns") or 0), *ends_ns, 0)
@@ -64,7 +64,7 @@ class Run(Record):
 
 
 class Clock(Record):
-    """What gave the samples' signals."""
+    """Describe what gave the samples' signals."""
 
     kind: str  # cpu, wall
     wall_threads: list[str]  # patterns of the names of those sampled by wall-clock time; empty: all
@@ -77,7 +77,7 @@ class Clock(Record):
 
     @classmethod
     def of(cls, profile: Profile) -> Clock:
-        """That of a profile."""
+        """Return that of a profile."""
         meta = profile.meta
         return cls(
             kind=str(meta.get("clock") or "?"),
@@ -92,7 +92,7 @@ class Clock(Record):
 
 
 class Samples(Record):
-    """How many there are, how good, and what is in none."""
+    """Describe how many there are, how good, and what is in none."""
 
     signals: int  # == recorded + the sum of losses
     recorded: int
@@ -108,7 +108,7 @@ class Samples(Record):
 
     @classmethod
     def of(cls, profile: Profile) -> Samples:
-        """Those of a profile."""
+        """Return those of a profile."""
         threads, losses = profile.threads.values(), Counter[str]()
         for loss in profile.losses:
             losses[loss.reason] += loss.samples
@@ -132,11 +132,11 @@ class Samples(Record):
 
 
 class Calls(Record):
-    """What events counted, of all functions together."""
+    """Hold what events counted, of all functions together."""
 
     calls: int  # of Python functions
     n_traced: int  # functions that were called
-    unknown_calls: int  # of Python functions that are not told apart
+    unknown_calls: int  # of Python functions that are not distinguished
     c_calls: int | None  # of C functions, by Python functions; null: not counted
     n_c_traced: int | None
     turns: int  # calls, and generators' goings on
@@ -144,7 +144,7 @@ class Calls(Record):
 
     @classmethod
     def of(cls, profile: Profile) -> Calls | None:
-        """Those of a profile; None: nothing was traced."""
+        """Return those of a profile; None: nothing was traced."""
         if not profile.exact:
             return None
         traced = own_calls(profile)
@@ -167,7 +167,7 @@ class Calls(Record):
 
 
 class Cost(Record):
-    """What profiling took."""
+    """Hold what profiling took."""
 
     handler_median_ns: int | None  # what the signal handler took
     handler_p99_ns: int | None
@@ -178,7 +178,7 @@ class Cost(Record):
 
     @classmethod
     def of(cls, profile: Profile, calls: Calls | None) -> Cost:
-        """That of a profile."""
+        """Return that of a profile."""
         handler, meta = HandlerCost(profile), profile.meta
         return cls(
             handler_median_ns=handler.quantile_ns(0.5),
@@ -191,9 +191,10 @@ class Cost(Record):
 
 
 def _counting_ns(profile: Profile, calls: Calls | None) -> int | None:
-    """Of a turn two events, as of a C function's call, of a line one; what some took beyond that.
+    """Count two events of a turn, as of a C function's call, of a line one; what some took beyond
+    that.
 
-    What samples met of it is true, too: of a killed process nothing else tells of the latter.  What
+    What samples met of it is true, too: of a killed process nothing else has the latter.  What
     Profilers within the run did is none of it.
     """
     call_cost_ns = float(profile.meta.get("call_cost_ns") or 0)

@@ -69,7 +69,8 @@ def print_summary(summary: Summary, stream: TextIO) -> None:
 
 
 def print_written(paths: list[str], notes: list[str], stream: TextIO) -> None:
-    """What follows a summary that was printed before these files were made, in the same manner."""
+    """Print what follows a summary that was printed before these files were made, in the same
+    manner."""
 
     def lines(columns: int) -> list[Line]:
         more = [line for note in notes for line in note_lines("note", note, columns, WARN)]
@@ -90,7 +91,7 @@ def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int |
 
 
 def render(summary: Summary, columns: int = USUAL_COLUMNS) -> list[Line]:
-    """The lines, none longer than `columns`."""
+    """Return the lines, none longer than `columns`."""
     facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
     facts += _findings(summary, columns, SHOWN, MAX_LINES - len(facts) - len(last))
     facts += _program_lines(summary, columns, N_LINES)
@@ -102,7 +103,8 @@ def render(summary: Summary, columns: int = USUAL_COLUMNS) -> list[Line]:
 
 
 def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
-    """The summary in `height` lines (at least 23), with the tree's heaviest paths, most of all."""
+    """Return the summary in `height` lines (at least 23), with the tree's heaviest paths, most of
+    all."""
     is_tall, last = height > TALL, _last(summary)
     note = NOTE_LINES if is_tall else 1
     lines = [*_facts(summary, columns, summary.run.start_unix_ns, note), [("", "")]]
@@ -126,7 +128,7 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
 
 
 def _screen(lines: list[Line], last: list[Line], columns: int, height: int) -> list[Line]:
-    """What fits of `lines`, cut before a heading rather than after it, and the last ones."""
+    """Return what fits of `lines`, cut before a heading rather than after it, and the last ones."""
     shown = lines[: height - len(last)]
     while len(shown) < len(lines) and len(shown[-1]) == 1 and shown[-1][0][1] == DIM:
         shown.pop()
@@ -149,15 +151,15 @@ def _lines(functions: list[FunctionLines], file: str) -> str:
 
 
 def _findings(s: Summary, columns: int, most: int, room: int, is_tall: bool = False) -> list[Line]:
-    """What stands out; each has one line where two of each are more than `room` has."""
+    """Return what stands out; each has one line where two of each are more than `room` has."""
     shown = s.findings[:most]
     n_lines = FINDING_LINES if FINDING_LINES * len(shown) <= room else 1
     return [line for each in shown for line in _finding(each, columns, n_lines, is_tall)]
 
 
 def _finding(each: Finding, columns: int, most: int, is_tall: bool) -> list[Line]:
-    """At most so many lines, with the command that shows it where there is room behind the text, or
-    on a tall screen below it.
+    """Return at most so many lines, with the command that shows it where there is room behind the
+    text, or on a tall screen below it.
     """
     text = _shortened(each, columns - FACT_COLUMNS, most)
     lines = note_lines("found", text, columns, STRONG, most)
@@ -171,7 +173,8 @@ def _finding(each: Finding, columns: int, most: int, is_tall: bool) -> list[Line
 
 
 def _shortened(each: Finding, columns: int, most: int) -> str:
-    """Its text within so many lines: without folders, then without what is around the places."""
+    """Return its text within so many lines: without folders, then without what is around the
+    places."""
     places = [visible(each.evidence[key]) for key in PLACES if key in each.evidence]
     text = visible(each.text)
     if lines_of(text, columns) <= most:
@@ -195,7 +198,7 @@ def _working_directory() -> str:
 
 
 def _files(paths: list[str]) -> str:
-    """The files, those beside the first one by their names: `a, b in /folder; /tmp/c`."""
+    """Return the files, those beside the first one by their names: `a, b in /folder; /tmp/c`."""
     folder = os.path.dirname(paths[0])
     beside = [p for p in paths if os.path.dirname(p) == folder]
     where = "" if not folder or folder == _working_directory() else f" in {folder}"
@@ -206,7 +209,7 @@ def _files(paths: list[str]) -> str:
 def _facts(
     s: Summary, columns: int, start_unix_ns: int | None = None, most: int = NOTE_LINES
 ) -> list[Line]:
-    """`start_unix_ns`: to be said, too; `most`: lines of a note."""
+    """Return the facts; `start_unix_ns`: it is printed, too; `most`: lines of a note."""
     began = strftime("; began %Y-%m-%d %H:%M UTC", gmtime((start_unix_ns or 0) / 1e9))
     run, samples, cost = s.run, s.samples, s.cost
     argv = " ".join([os.path.basename(run.argv[0]), *run.argv[1:]]) if run.argv else "?"
@@ -404,7 +407,7 @@ def _functions(
 
 
 def _gpu_functions(s: Summary, columns: int) -> list[Line]:
-    """Where the GPU's work was launched."""
+    """Return where the GPU's work was launched."""
     if not s.gpu or not s.gpu.total_ns:
         return []
     all_ns = s.gpu.total_ns
@@ -418,7 +421,7 @@ def _gpu_functions(s: Summary, columns: int) -> list[Line]:
 
 
 def _traced(s: Summary, columns: int, most: int) -> list[Line]:
-    """Without samples: the functions by exact time."""
+    """Return the functions by exact time, where there are no samples."""
     all_ns = s.calls.traced_ns or 1 if s.calls else 1
     table = (
         Column("self", 7, lambda f: f.exact_self_ns / all_ns, share),
@@ -433,7 +436,7 @@ def _traced(s: Summary, columns: int, most: int) -> list[Line]:
 
 
 def _table(table: Sequence[Column], rows: Sequence[Any], columns: int) -> list[Line]:
-    """Of functions, whose names stand out; without rows nothing."""
+    """Return a table of functions, whose names stand out; without rows nothing."""
     return [*Table(table, rows, lambda row: ("", STRONG)).lines(columns)] if rows else []
 
 

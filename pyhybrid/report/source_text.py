@@ -27,7 +27,8 @@ _PARTLY = "source changed while it ran: lines that ran before have no text"
 
 
 class Source(NamedTuple):
-    """Text by line number, empty where it is not known; `note`: what to say about it, or "".
+    """Hold text by line number, empty where it is not known; `note`: what to report about it, or
+    "".
 
     `changed`: it is the text of another time, so its lines may be others than those that ran.
     """
@@ -38,14 +39,14 @@ class Source(NamedTuple):
 
 
 class Sources:
-    """The source files of a profile's functions, as far as they are what ran.
+    """Find the source files of a profile's functions, as far as they are what ran.
 
-    Of the program's own Python files it is known what they were (assemble/source_files.py); of
-    others, and in older profiles, a file that is newer than the run's begin is a changed one.
+    It is known what the program's own Python files were (assemble/source_files.py); of others, and
+    in older profiles, a file that is newer than the run's begin is a changed one.
     """
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        """By the profile's `meta`."""
+        """Go by the profile's `meta`."""
         self._folder = str(meta.get("cwd") or "")
         self._begin_ns = int(meta.get("start_unix_ns") or 0)
         known: dict[str, dict[str, Any]] = meta.get("sources") or {}
@@ -53,7 +54,8 @@ class Sources:
         self._stale = {file: frozenset(each["stale"]) for file, each in known.items()}
 
     def function(self, file: str, name: str, first: int, last: int) -> Source:
-        """The source of the function with the qualified name `name` that begins in line `first`.
+        """Return the source of the function with the qualified name `name` that begins in line
+        `first`.
 
         `last` is a line that it must reach.  A changed file is used, with a note, as long as such a
         function stands there.
@@ -74,8 +76,8 @@ class Sources:
         return _source({number: lines[number - 1].expandtabs() for number in numbers}, changed)
 
     def lines(self, file: str, wanted: Iterable[int]) -> Source:
-        """The text of these lines, as far as the file has them, but for those that ran as others
-        while the file was another one."""
+        """Return the text of these lines, as far as the file has them, but for those that ran as
+        others while the file was another one."""
         try:
             data, changed = self._read(file)
         except OSError:
@@ -90,7 +92,7 @@ class Sources:
         return line in self._stale.get(file, ())
 
     def _read(self, file: str) -> tuple[bytes, bool]:
-        """Its bytes, and is it another text?  Raises OSError."""
+        """Return its bytes, and is it another text?  Raises OSError."""
         path = os.path.join(self._folder, file)
         _refuse_pipes(path)
         with open(path, "rb") as opened:
@@ -105,7 +107,7 @@ def _source(lines: dict[int, str], changed: bool) -> Source:
 
 
 def _decoded(data: bytes) -> str:
-    """As Python reads it.  Raises SyntaxError, ValueError."""
+    """Decode it as Python reads it.  Raises SyntaxError, ValueError."""
     import io
     import tokenize
 
@@ -114,13 +116,15 @@ def _decoded(data: bytes) -> str:
 
 
 def _refuse_pipes(path: str) -> None:
-    """A program may have been read from one, and would not come again.  Raises OSError."""
+    """Refuse a pipe: a program may have been read from one, and would not come again.  Raises
+    OSError."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a file")
 
 
 def _end(tree: "ast.Module", name: str, first: int) -> int | None:
-    """The last line of the function (or class, or lambda, ...) that begins in line `first`."""
+    """Return the last line of the function (or class, or lambda, ...) that begins in line
+    `first`."""
     import ast
 
     if name == "<module>":

@@ -21,7 +21,7 @@ STEP_COLUMN = "step"
 
 
 class PhaseFigures(Record):
-    """Of a phase, or of whole steps; `share` of all steps' time.
+    """Hold figures of a phase, or of whole steps; `share` of all steps' time.
 
     `gpu_median_ns`: time on the GPU of what was launched in it, of the steps of which it is known;
     null: of none.
@@ -35,7 +35,8 @@ class PhaseFigures(Record):
 
 
 class StepReport(Record):
-    """What --json prints: times are nanoseconds, `begin_ns` and `end_ns` those since the start.
+    """Hold what --json prints: times are nanoseconds, `begin_ns` and `end_ns` those since the
+    start.
 
     `phases`: by name, and `step`, the whole; `sync_ns`: of all steps, by samples, where the thread
     waited for a device or copied from one; `helped_ns`: what backward's own threads ran meanwhile.
@@ -55,7 +56,8 @@ class StepReport(Record):
 
 
 class StepSummary(Record):
-    """What the summary says of them: `shares` of all steps' time by phase, the largest first."""
+    """Hold what the summary has of them: `shares` of all steps' time by phase, the largest
+    first."""
 
     n_steps: int
     median_ns: int
@@ -63,7 +65,7 @@ class StepSummary(Record):
 
 
 def step_summary(profile: Profile) -> StepSummary | None:
-    """None: there are no steps."""
+    """Return the summary; None: there are no steps."""
     found = steps_of(profile)
     if not found:
         return None
@@ -75,14 +77,14 @@ def step_summary(profile: Profile) -> StepSummary | None:
 
 
 def steps_text(steps: StepSummary) -> str:
-    """One line of the summary."""
+    """Return one line of the summary."""
     first = [f"{phase} {share:.0%}" for phase, share in steps.shares.items()][:N_PHASES]
     n = f"{steps.n_steps:,} of a training, median {short_time(steps.median_ns)}"
     return f"{n}: {', '.join(first)}"
 
 
 def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
-    """Raises PyhybridError where there are no steps."""
+    """Return the report; raises PyhybridError where there are no steps."""
     found = find_steps(profile)
     samples = StepSamples(profile)
     start_ns = profile.process.start_ns or 0
@@ -115,7 +117,8 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
 
 
 def _gpu(profile: Profile, found: Steps) -> dict[int, dict[str, int]]:
-    """By step, of those of which it is known, and phase: time on the GPU of what was launched."""
+    """Return by step, of those of which it is known, and phase the time on the GPU of what was
+    launched."""
     if not profile.gpu_activities:
         return {}
     launched, figures = LaunchedWork(profile), {}
@@ -142,7 +145,7 @@ def _figures(found: Steps, gpu: list[dict[str, int]]) -> dict[str, PhaseFigures]
 
 
 def step_listing(report: StepReport) -> Listing:
-    """A column a phase, then the slowest steps, the slowest first."""
+    """Yield a column a phase, then the slowest steps, the slowest first."""
     figures = report.phases
     whole = figures[STEP_COLUMN]
     yield f"{report.n_steps:,} steps of a training: median {short_time(whole.median_ns)}"
@@ -182,7 +185,7 @@ def _cell(of: PhaseFigures, row: tuple[str, Callable[[PhaseFigures], str]]) -> s
 
 
 def why_slow(slow: SlowStep, median_ns: int) -> str:
-    """How long it took, and why."""
+    """Return how long it took, and why."""
     text = short_time(slow.total_ns)
     if median_ns:
         text += f", {slow.total_ns / median_ns:.1f} x the median"

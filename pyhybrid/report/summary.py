@@ -29,9 +29,9 @@ N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
 
 
 class Function(Record):
-    """A function: see hot_paths.HotFunction for the three weights.
+    """Describe a function: see hot_paths.HotFunction for the three weights.
 
-    The last four, of functions that were traced: function_calls.FunctionCalls; null where they
+    The last four are of functions that were traced: function_calls.FunctionCalls; null where they
     were not.
     """
 
@@ -39,7 +39,7 @@ class Function(Record):
     kind: str  # python, native, kernel, pseudo, region
     module: str | None  # native: the file
     python_name: str | None  # native: by which Python reaches it
-    declared_at: str | None  # native: `file:line`, where debug information tells
+    declared_at: str | None  # native: `file:line`, where debug information has it
     samples: int
     self_ns: int
     total_ns: int
@@ -51,14 +51,14 @@ class Function(Record):
 
 
 class Path(Record):
-    """A call path, root first, and the weight of the samples that end in it."""
+    """Hold a call path, root first, and the weight of the samples that end in it."""
 
     frames: list[str]
     weight_ns: int
 
 
 class CallDurations(Record):
-    """How long single calls of a function (-t) or region took; quantiles to 12 %."""
+    """Hold how long single calls of a function (-t) or region took; quantiles to 12 %."""
 
     name: str
     kind: str  # python, region
@@ -71,7 +71,7 @@ class CallDurations(Record):
 
 
 class Counter(Record):
-    """Values that native code sampled (pyhybrid.h, PerfStubs)."""
+    """Hold values that native code sampled (pyhybrid.h, PerfStubs)."""
 
     name: str
     n: int
@@ -82,7 +82,7 @@ class Counter(Record):
 
 
 class Summary(Record):
-    """The keys of `pyhybrid report --json`, in this order; null where it is not known."""
+    """Hold the keys of `pyhybrid report --json`, in this order; null where it is not known."""
 
     file: str
     run: Run
@@ -106,12 +106,12 @@ class Summary(Record):
     gpu: GpuSummary | None  # its work, below what launched it; null: nothing is known of it
     lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
     counters: list[Counter]  # of native code, by name
-    metadata: dict[str, str]  # that native code told
+    metadata: dict[str, str]  # that native code gave
     notes: list[str]
     written: list[str]  # files, this one first
 
     def ended(self, end_cpu_ns: int | None, written: list[str], notes: list[str]) -> Summary:
-        """With what the interpreter's end took, and what exports add."""
+        """Return it with what the interpreter's end took, and what exports add."""
         return self._replace(
             run=self.run._replace(end_cpu_ns=end_cpu_ns),
             written=self.written + written,
@@ -169,7 +169,7 @@ def summarize(
 
 
 def _views(profile: Profile) -> list[str]:
-    """What of the run is in the profile, in words."""
+    """Return what of the run is in the profile, in words."""
     views = [COMPENSATED] if profile.view.compensated else []
     if decorated := profile.meta.get("decorated"):
         more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
@@ -182,7 +182,7 @@ def _views(profile: Profile) -> list[str]:
 
 
 def _program_lines(profile: Profile) -> tuple[list[ProgramLine], list[str]]:
-    """The first, with their text, and why some have none."""
+    """Return the first, with their text, and why some have none."""
     sources, lines = Sources(profile.meta), program_lines(profile)[:N_LINES]
     texts: dict[tuple[str, int], str] = {}
     notes = []
@@ -198,7 +198,7 @@ def _program_lines(profile: Profile) -> tuple[list[ProgramLine], list[str]]:
 
 def _durations(profile: Profile) -> list[CallDurations]:
     labels = labels_of(profile) if profile.call_times else {}
-    compilers = compiler_frames(profile)  # these are told as compiles
+    compilers = compiler_frames(profile)  # these are shown as compiles
     durations = function_durations(profile)
     found = [item for item in durations.items() if item[0] not in compilers]
     return [
@@ -214,7 +214,7 @@ def _durations(profile: Profile) -> list[CallDurations]:
 def _functions(
     profile: Profile, min_time_ns: int, all_frames: bool, imports: bool
 ) -> tuple[list[Function], list[Path], int]:
-    """Functions and paths, and how many functions are left out."""
+    """Return functions and paths, and how many functions are left out."""
     hot = Hot(profile, all_frames, imports)
     every, labels, imported = own_calls(profile), labels_of(profile, True, all_frames), hot.imported
     traced = every

@@ -1,6 +1,6 @@
 """Tables as they are declared, and the one way in which all of them are shown.
 
-A listing is what is said in its order: lines of text, and tables.  As text a table's columns stand
+A listing is what is shown in its order: lines of text, and tables.  As text a table's columns stand
 below their headings; as Markdown it is one of that.  What `--json` prints are the figures that the
 rows of tables are made of (`plain`).
 """
@@ -20,22 +20,22 @@ LEAST_LAST = 20  # columns of a last cell, whatever stands before it
 
 
 def number(value: int) -> str:
-    """`1,234`."""
+    """Return `1,234`."""
     return f"{value:,}"
 
 
 def seconds(ns: int) -> str:
-    """`1.234 s`."""
+    """Return `1.234 s`."""
     return f"{ns / 1e9:.3f} s"
 
 
 def share(value: float) -> str:
-    """`12.3%`."""
+    """Return `12.3%`."""
     return f"{value:.1%}"
 
 
 class Column(Record):
-    """A column: its heading, how wide it is, where a row has its value, and how that is shown.
+    """A column has its heading, how wide it is, where a row has its value, and how that is shown.
 
     of: the name of an attribute, or what makes the value of a row; None is an empty cell.  Figures
     are to the right, `width` with what divides them from the column before; 0: as wide as their
@@ -49,21 +49,21 @@ class Column(Record):
     left: bool = False
 
     def cell(self, row: Any) -> str:
-        """The text of the row's cell."""
+        """Return the text of the row's cell."""
         value = getattr(row, self.of) if isinstance(self.of, str) else self.of(row)
         return "" if value is None else visible(self.show(value))
 
 
 def text(title: str, of: str | Callable[[Any], Any], width: int = 0) -> Column:
-    """A column of text."""
+    """Return a column of text."""
     return Column(title, width, of, left=True)
 
 
 class Table(Record):
-    """Columns, and the rows that they show.
+    """Hold columns, and the rows that they show.
 
     styles: of a row, that of its figures and that of its last cell.  below: what follows a row,
-    whatever columns there are.  rest: what is said of rows that are left out, a last cell.
+    whatever columns there are.  rest: the text on rows that are left out, a last cell.
     """
 
     columns: Sequence[Column]
@@ -73,12 +73,13 @@ class Table(Record):
     rest: str = ""
 
     def cells(self) -> list[list[str]]:
-        """The texts of its rows."""
+        """Return the texts of its rows."""
         cells = [[column.cell(row) for column in self.columns] for row in self.rows]
         return [*cells, [*[""] * (len(self.columns) - 1), self.rest]] if self.rest else cells
 
     def lines(self, most: int | None = None) -> Iterator[Line]:
-        """As text; where `most` says so, a last cell's middle is left out of lines that are longer.
+        """Yield it as text; where `most` is given, a last cell's middle is left out of lines that
+        are longer.
 
         Where no column has a heading, there is no line of these.
         """
@@ -97,7 +98,7 @@ class Table(Record):
             yield _joined(*self._parts(cells[-1], widths, most), DIM, DIM)
 
     def _parts(self, cells: list[str], widths: list[int], most: int | None) -> tuple[str, str]:
-        """The figures, and the last cell, if that is text."""
+        """Return the figures, and the last cell, if that is text."""
         figures, last = "", ""
         for at, (column, cell, width) in enumerate(zip(self.columns, cells, widths, strict=True)):
             if not column.left:
@@ -111,7 +112,7 @@ class Table(Record):
         return (figures, last) if last else (figures.rstrip(), "")
 
     def markdown(self) -> Iterator[str]:
-        """As Markdown; the last cells, which are names, in the font of code."""
+        """Yield it as Markdown; the last cells, which are names, in the font of code."""
         yield _row([column.title for column in self.columns])
         yield _row([":--" if column.left else "--:" for column in self.columns])
         for cells in self.cells():
@@ -122,7 +123,7 @@ Listing = Iterable[str | Table]
 
 
 def shown(listing: Listing) -> Iterator[str]:
-    """The lines of a listing."""
+    """Yield the lines of a listing."""
     for part in listing:
         if isinstance(part, str):
             yield part
@@ -141,17 +142,17 @@ def _row(cells: list[str]) -> str:
 
 
 def plain_markdown(text: str) -> str:
-    """Text without what Markdown or HTML would obey."""
+    """Return text without what Markdown or HTML would obey."""
     return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|~" else each for each in visible(text))
 
 
 def _code(text: str) -> str:
-    """Text in the font of code; of a table's row nothing but its bar would end the cell."""
+    """Return text in the font of code; of a table's row nothing but its bar would end the cell."""
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 
 
 def plain(value: Any) -> Any:
-    """Figures as JSON has them: records by their fields; what is infinite is null."""
+    """Return figures as JSON has them: records by their fields; what is infinite is null."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):

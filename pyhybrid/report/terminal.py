@@ -37,7 +37,7 @@ def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
 
 
 def _columns(stream: TextIO, terminal: bool) -> int:
-    """As $COLUMNS says, or as a terminal is wide; files and pipes have room for all."""
+    """Return the width by $COLUMNS, or as a terminal is wide; files and pipes have room for all."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked):
         return max(MIN_COLUMNS, int(asked))
@@ -51,7 +51,7 @@ def _columns(stream: TextIO, terminal: bool) -> int:
 
 
 def height_of(stream: TextIO) -> int:
-    """The lines of a terminal, less that of its prompt; the largest where it is none."""
+    """Return the lines of a terminal, less that of its prompt; the largest where it is none."""
     try:
         lines = os.get_terminal_size(stream.fileno()).lines - 1
     except OSError:
@@ -68,14 +68,14 @@ def _part(text: str, style: str, styled: bool) -> str:
 
 
 def fact(name: str, text: str, warn: bool = False) -> Line:
-    """A line that begins with a name."""
+    """Return a line that begins with a name."""
     return [(f"{name:<{FACT_COLUMNS}}", DIM), (text, WARN if warn else "")]
 
 
 def note_lines(
     name: str, text: str, columns: int, style: str, most: int = NOTE_LINES
 ) -> list[Line]:
-    """A fact that may take several lines; in one its middle is left out."""
+    """Return a fact that may take several lines; in one its middle is left out."""
     parts = [middle(text, columns - FACT_COLUMNS)]
     if most > 1:
         parts = _wrapped(text, columns - FACT_COLUMNS, most)
@@ -83,17 +83,17 @@ def note_lines(
 
 
 def lines_of(text: str, columns: int) -> int:
-    """How many lines it takes."""
+    """Return how many lines it takes."""
     return len(_wrapped(text, columns))
 
 
 def _wrapped(text: str, columns: int, most: int | None = None) -> list[str]:
-    """Not at hyphens: those of paths and options."""
+    """Wrap it, not at hyphens: those of paths and options."""
     return wrap(text, columns, max_lines=most, placeholder=" …", break_on_hyphens=False)
 
 
 def cut_line(line: Line, columns: int) -> Line:
-    """A line's text up to `columns`."""
+    """Return a line's text up to `columns`."""
     cut: Line = []
     left = columns
     for text, style in ((visible(text), style) for text, style in line):

@@ -20,11 +20,11 @@ MOST_PLACES = 5  # of each kind, of an operator that was asked for
 MOST_PHASES = 4  # columns
 NAME_WIDTH = 36
 HEAD = "operator < called as"
-NEARLY_ALL = 0.995  # of an operator's weight: from there on no other share is said
+NEARLY_ALL = 0.995  # of an operator's weight: from there on no other share is shown
 
 
 def model_listing(model: ModelFigures, by_class: bool = False) -> Listing:
-    """Calls and exact times of both passes, and shares of the forward pass's samples."""
+    """Yield calls and exact times of both passes, and shares of the forward pass's samples."""
     most = sorted(model.modules, key=_own)[:FIRST_LINE]
     if most:
         yield "most of its own: " + ", ".join(
@@ -47,12 +47,12 @@ def model_listing(model: ModelFigures, by_class: bool = False) -> Listing:
 
 
 def _own(each: ModuleFigures) -> tuple[int, int]:
-    """Most first: by time, or by samples where nothing was counted."""
+    """Sort most first: by time, or by samples where nothing was counted."""
     return -each.exact_own_ns, -each.own_weight_ns
 
 
 def _tree(model: ModelFigures) -> Iterator[tuple[ModuleFigures, str]]:
-    """Below each module those whose paths go on, whatever was never called in between."""
+    """Yield below each module those whose paths go on, whatever was never called in between."""
     paths = {each.name for each in model.modules}
     children: defaultdict[str, list[ModuleFigures]] = defaultdict(list)
     for each in model.modules:
@@ -90,7 +90,8 @@ def _own_text(model: ModelFigures, each: ModuleFigures) -> str:
 
 
 def _module_columns(model: ModelFigures) -> Iterator[Column]:
-    """Of figures, as far as there are any; exact ones are blank where a module has none."""
+    """Yield the columns of figures, as far as there are any; exact ones are blank where a module
+    has none."""
 
     def exact(title: str, width: int, name: str, show: Callable[[int], str] = seconds) -> Column:
         def of(each: ModuleFigures) -> int | None:
@@ -119,7 +120,7 @@ def _milliseconds(ns: int) -> str:
 
 
 def operator_listing(found: Operators, in_full: bool) -> Listing:
-    """Shares of the samples below operators; `in_full`: each by module and by caller."""
+    """Yield shares of the samples below operators; `in_full`: each by module and by caller."""
     if found.operators:
         yield from _sampled(found, in_full)
     else:
@@ -163,7 +164,7 @@ def _in_phase(phase: str, all_ns: int, each: OperatorFigures) -> float | None:
 
 
 def _phases(found: Operators) -> list[str]:
-    """Those with most of the weight, in the order of a step."""
+    """Return those with most of the weight, in the order of a step."""
     weights: dict[str, int] = {}
     for each in found.operators:
         for phase, weight_ns in each.phases.items():
@@ -173,13 +174,13 @@ def _phases(found: Operators) -> list[str]:
 
 
 def _name(each: OperatorFigures) -> str:
-    """With the operator that the program called, where that is mostly another one."""
+    """Return it with the operator that the program called, where that is mostly another one."""
     called = next(iter(each.called_as))
     return each.name if called == each.name else f"{each.name} < {called}"
 
 
 def _places(each: OperatorFigures) -> str:
-    """The module and the line of the program with most of the weight."""
+    """Return the module and the line of the program with most of the weight."""
     most = [next(iter(each.modules.items()), None)]
     if each.callers:
         caller = each.callers[0]
@@ -233,7 +234,7 @@ _SHAPE_COLUMNS = (
 
 
 def compile_listing(found: Compiles) -> Listing:
-    """What compiling took, against running; then each compile."""
+    """Yield what compiling took, against running; then each compile."""
     yield f"torch.compile: {took_text(found)}"
     if found.run_ns is not None:
         calls = f"{found.calls:,} calls, {short_time(found.run_ns)}"
@@ -246,7 +247,7 @@ def compile_listing(found: Compiles) -> Listing:
 
 
 def took_text(found: Compiles) -> str:
-    """How many, what they took, and how many were made again."""
+    """Return how many, what they took, and how many were made again."""
     n, functions = len(found.compiles), found.functions
     of = f" of {functions} function{'s' * (functions != 1)}" if functions else ""
     wall = f" of {found.wall_ns / 1e9:.2f} s" if found.wall_ns else ""

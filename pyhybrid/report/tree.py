@@ -30,7 +30,8 @@ MAX_DEPTH, ROOMY = 10, 100  # where it has to fit into a screen: steps; columns 
 
 
 class TreeNode(Record):
-    """A function at a place in the tree, below the node at `parent` of the list; None: outermost.
+    """Hold a function at a place in the tree, below the node at `parent` of the list; None:
+    outermost.
 
     Weights and times are inclusive; `calls` and `exact_total_ns`: None where nothing was counted.
     """
@@ -46,7 +47,7 @@ class TreeNode(Record):
 
 
 class TreeFigures(Record):
-    """What `report tree --json` prints: parents before their children, the heaviest first.
+    """Hold what `report tree --json` prints: parents before their children, the heaviest first.
 
     `weight_ns`: of all samples; what is below `least_weight_ns`, and below `least_time_ns` of exact
     time, is left out.
@@ -59,7 +60,7 @@ class TreeFigures(Record):
 
 
 class Row(NamedTuple):
-    """A line of the tree: nodes of which each calls only the next one."""
+    """Hold a line of the tree: nodes of which each calls only the next one."""
 
     depth: int
     above: int  # the node that calls the first
@@ -73,7 +74,7 @@ def tree_lines(
     full_names: bool = False,
     imports: bool = False,
 ) -> Iterator[str]:
-    """The lines; paths below 1 % or `min_time_ns` are left out.
+    """Yield the lines; paths below 1 % or `min_time_ns` are left out.
 
     With `all_frames` nothing is folded, and each frame has a line of its own; with `imports` what
     import statements run has, too.
@@ -92,13 +93,13 @@ def tree_figures(
     full_names: bool = False,
     imports: bool = False,
 ) -> TreeFigures:
-    """The same as figures: a node a function, however it is called."""
+    """Return the same as figures: a node a function, however it is called."""
     labels = labels_of(profile, full_names, all_frames)
     return CallTree(profile, labels, min_time_ns, all_frames, imports or all_frames).figures()
 
 
 class CallTree:
-    """The folded nodes that are large, with what is in each and below, all threads together.
+    """Hold the folded nodes that are large, with what is in each and below, all threads together.
 
     `_weights`: sampled, inclusive; `_calls`, `_totals`: exact; `_times`: the totals, of native
     functions that of the Python ones which they called; `_gpu`: on the GPU, inclusive.
@@ -147,8 +148,9 @@ class CallTree:
         self._count_left_out(large)
 
     def _count_left_out(self, large: set[int]) -> None:
-        """A function's calls by another one are all of them where native code between the two took
-        several ways, of which some are too small to be shown (a coroutine's first step)."""
+        """Count what is left out: a function's calls by another one are all of them where native
+        code between the two took several ways, of which some are too small to be shown (a
+        coroutine's first step)."""
         parent, frame = self._tree.parent, self._tree.frame
         is_python = bytearray(max(self._frames, default=0) + 1)
         for each in self._frames.values():
@@ -170,7 +172,7 @@ class CallTree:
         self._calls = memoryview(calls)
 
     def rows(self, most: int, chains: bool = False) -> tuple[list[Row], bool]:
-        """The heaviest rows, at most so many, in the order of the tree; are there more?
+        """Return the heaviest rows, at most so many, in the order of the tree; are there more?
 
         With `chains` Python functions that do nothing but call the next one, as often as they are
         called, are one row with it.
@@ -200,7 +202,7 @@ class CallTree:
         return rows, bool(heap)
 
     def figures(self) -> TreeFigures:
-        """All that is large."""
+        """Return all that is large."""
         nodes: list[TreeNode] = []
         todo: list[tuple[int, int | None, int]] = [(each, None, 0) for each in self._shown(0)[::-1]]
         while todo:
@@ -225,7 +227,7 @@ class CallTree:
         return TreeFigures(self._weight_ns, *least, nodes)
 
     def lines(self) -> Iterator[str]:
-        """All that is large."""
+        """Yield all that is large."""
         rows, is_cut = self.rows(MAX_LINES)
         for row in rows:
             names = [self._name(node) for node in row.nodes]
@@ -239,7 +241,7 @@ class CallTree:
             yield f"(and more: try --min-time {least_ns // 500_000 or 1}ms)"
 
     def hot_lines(self, most: int, columns: int) -> list[str]:
-        """The heaviest, each within so many columns, with a head."""
+        """Return the heaviest, each within so many columns, with a head."""
         lines = [f"  total{'     time     calls' * self._is_counted}  hot paths"]
         step = STEP if columns >= ROOMY else " "
         for row in self.rows(most, chains=True)[0]:
@@ -257,7 +259,7 @@ class CallTree:
         return lines
 
     def imported(self, row: Row) -> str:
-        """What stands for the imports at a place; "": it is none, or they are not folded."""
+        """Return what stands for the imports at a place; "": it is none, or they are not folded."""
         if row.nodes[0] not in self._importing:
             return ""
         below, n_lines = self._shown(row.nodes[0]), 0
@@ -269,11 +271,11 @@ class CallTree:
         return import_line(names) + (f" (lines with --imports: {n_lines})" if n_lines else "")
 
     def _shown(self, node: int) -> list[int]:
-        """The children that are large by samples or by time, the largest first."""
+        """Return the children that are large by samples or by time, the largest first."""
         return sorted(self._children[node], key=lambda n: (-self._weights[n], -self._times[n], n))
 
     def _run(self, node: int, chains: bool) -> list[int]:
-        """The nodes of the run of native frames, or chain, that begins here."""
+        """Return the nodes of the run of native frames, or chain, that begins here."""
         nodes = [node]
         while not self._all_frames and node not in self._importing:
             below = self._shown(node)
@@ -316,6 +318,6 @@ class CallTree:
         return f"{total}  {calls}  {share}{gpu}  "
 
     def _kernel_figures(self, kernel: GpuShare) -> str:
-        """Launches stand below the calls."""
+        """Return the figures as columns: launches stand below the calls."""
         time = f"{short_time(kernel.self_ns):>10} "
         return f"{'':10}  {kernel.launches:10,}  {'':7} {time} {time}  "

@@ -26,7 +26,8 @@ N_MOST = 10
 
 
 class GpuShare(Struct):
-    """What a function launched, itself and with what it called; or what kernels of a name took."""
+    """Hold what a function launched, itself and with what it called; or what kernels of a name
+    took."""
 
     name: str
     launches: int
@@ -35,7 +36,7 @@ class GpuShare(Struct):
 
 
 class GpuSummary(Record):
-    """The GPU's part of `report --json`.
+    """Hold the GPU's part of `report --json`.
 
     `recorded_ns`: for so long its work was recorded; `busy`: the share of that in which it did
     any, on average of the devices; `below_no_call_ns`: the part of `total_ns` of which it is not
@@ -53,7 +54,7 @@ class GpuSummary(Record):
 
 
 def gpu_summary(profile: Profile, all_frames: bool = False) -> GpuSummary | None:
-    """None: nothing is known of a GPU."""
+    """Return the summary; None: nothing is known of a GPU."""
     if not profile.gpu:
         return None
     recorded_ns = sum(each.end_ns - each.begin_ns for each in profile.gpu_windows)
@@ -100,7 +101,7 @@ def _functions(profile: Profile, all_frames: bool) -> Iterable[GpuShare]:
 
 
 def gpu_times(profile: Profile, tree: FoldedTree) -> array[int]:
-    """Of each folded node what it launched itself; of the root nothing."""
+    """Return for each folded node what it launched itself; of the root nothing."""
     own = array("q", bytes(8 * len(tree.parent)))
     for work in profile.gpu:
         own[tree.of_node[work.node]] += work.ns
@@ -111,8 +112,8 @@ def gpu_times(profile: Profile, tree: FoldedTree) -> array[int]:
 def kernels(
     profile: Profile, tree: FoldedTree, least_ns: int, most: int
 ) -> dict[int, list[GpuShare]]:
-    """Kernels, copies and fills by the folded node that launched them, the longest first: at most
-    so many, and none that took less; those of the backward pass say so."""
+    """Return kernels, copies and fills by the folded node that launched them, the longest first: at
+    most so many, and none that took less; those of the backward pass are marked so."""
     sums: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
     for work in profile.gpu:
         name = shorten_native(work.name) + " (backward)" * work.backward
@@ -128,7 +129,8 @@ def kernels(
 
 
 def busy_spans(profile: Profile) -> dict[int, Spans]:
-    """When each device did anything, in order and apart; what is in sums alone is not in them."""
+    """Return when each device did anything, in order and apart; what is in sums alone is not in
+    them."""
     device = {work.id: work.device for work in profile.gpu}
     busy: dict[int, Spans] = {number: [] for number in sorted(set(device.values()))}
     for each in profile.gpu_activities:
@@ -141,7 +143,7 @@ def busy_spans(profile: Profile) -> dict[int, Spans]:
 
 
 def idle_spans(profile: Profile) -> Spans:
-    """When no device did anything, of the time that was recorded."""
+    """Return when no device did anything, of the time that was recorded."""
     events = sorted(span for spans in busy_spans(profile).values() for span in spans)
     idle: Spans = []
     for window in profile.gpu_windows:
@@ -159,7 +161,7 @@ def idle_spans(profile: Profile) -> Spans:
 
 
 class LaunchedWork:
-    """Time on the GPU of what was launched within spans of time, on whatever thread."""
+    """Sum the time on the GPU of what was launched within spans of time, on whatever thread."""
 
     def __init__(self, profile: Profile) -> None:
         self._windows = [(each.begin_ns, each.end_ns) for each in profile.gpu_windows]
@@ -176,7 +178,7 @@ class LaunchedWork:
         return any(begin <= begin_ns and end_ns <= end for begin, end in self._windows)
 
     def ns(self, spans: Iterable[tuple[int, int]]) -> int:
-        """In all of them."""
+        """Return the time in all of them."""
         return sum(
             self._sums[bisect_left(self._at, end)] - self._sums[bisect_left(self._at, begin)]
             for begin, end in spans

@@ -31,7 +31,8 @@ _OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|[-.]>")
 
 @cache
 def shorten_file(file: str, directory: str) -> str:
-    """The file as seen from its import path or from `directory`, where it lies below either."""
+    """Return the file as seen from its import path or from `directory`, where it lies below
+    either."""
     short = LIBRARY_FOLDER.sub("", file, count=1)
     if short == file and directory and file.startswith(os.path.join(directory, "")):
         short = file[len(os.path.join(directory, "")) :]
@@ -40,7 +41,8 @@ def shorten_file(file: str, directory: str) -> str:
 
 @cache
 def shorten_native(name: str) -> str:
-    """A readable name without parameters, generic arguments, return type and compilers' suffixes.
+    """Return a readable name without parameters, generic arguments, return type and compilers'
+    suffixes.
 
     `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`;
     `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`;
@@ -57,7 +59,8 @@ def shorten_native(name: str) -> str:
 
 
 def _shorten_rust(name: str) -> str:
-    """Without generic arguments; what a method belongs to stays: `<T as Trait>`, `<[T]>`, `Vec`."""
+    """Shorten it without generic arguments; what a method belongs to stays: `<T as Trait>`,
+    `<[T]>`, `Vec`."""
     short, before = name.replace("->", "\0").replace(" .> ", " \0 "), ""
     while before != short:
         before, short = short, _RUST_ARGUMENTS.sub("", short)
@@ -82,7 +85,7 @@ def _shorten_cpp(name: str) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """Operators, which may have brackets, are hidden."""
+    """Remove arguments; operators, which may have brackets, are hidden meanwhile."""
     short, before = name, ""
     while before != short:
         before, short = short, _NESTED.sub("", short)
@@ -93,7 +96,8 @@ def _without_arguments(name: str) -> str:
 
 
 def _shorten_mangled(name: str) -> str:
-    """The plain beginning of a mangled name that the demangler gave up on: `at::internal::f…`."""
+    """Return the plain beginning of a mangled name that the demangler gave up on:
+    `at::internal::f…`."""
     start = _MANGLED_START.match(name)
     parts: list[str] = []
     at = start.end() if start else len(name)
@@ -105,17 +109,19 @@ def _shorten_mangled(name: str) -> str:
 
 
 def short_time(ns: int) -> str:
-    """A length of time in the largest unit that it fills, three digits of it: `1.5 ms`."""
+    """Return a length of time in the largest unit that it fills, three digits of it: `1.5 ms`."""
     units = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
     unit, size = next((each for each in units if ns >= each[1]), units[-1])
     return f"{ns / size:.0f} {unit}" if ns >= 100 * size else f"{ns / size:.3g} {unit}"
 
 
 class Labels:
-    """One label per frame id, the same everywhere: `forward (torch/nn/modules/linear.py:130)`."""
+    """Make one label per frame id, the same everywhere: `forward
+    (torch/nn/modules/linear.py:130)`."""
 
     def __init__(self, profile: Profile, full_names: bool = True, all_frames: bool = False) -> None:
-        """Labels for all frames of the profile; native names shortened unless `full_names`.
+        """Make labels for all frames of the profile; native names are shortened unless
+        `full_names`.
 
         Functions without a name are `libfoo.so [nameless]`, as folding makes one line of a run of
         them; with `all_frames` each is `libfoo.so!+0xOFFSET`.
@@ -143,7 +149,8 @@ class Labels:
 def labels_of(
     profile: Profile, full_names: bool = True, all_frames: bool = False
 ) -> dict[int, str]:
-    """The label of each frame, by its id: see Labels.  It is made once, and not to be changed."""
+    """Return the label of each frame, by its id: see Labels.  It is made once, and not to be
+    changed."""
     return profile.once(_LABELS[full_names, all_frames])
 
 
@@ -157,7 +164,7 @@ _LABELS: dict[tuple[bool, bool], Callable[[Profile], dict[int, str]]] = {
 
 
 def bare(label: str) -> str:
-    """A label without file and line, or without C++ arguments."""
+    """Return a label without file and line, or without C++ arguments."""
     if label.startswith("["):  # `[import torch] (5,171 functions: --imports)`
         return label.partition(" (")[0]
     python = _PYTHON_LABEL.fullmatch(label)
@@ -165,32 +172,33 @@ def bare(label: str) -> str:
 
 
 def count(calls: int | None, columns: int = 10) -> str:
-    """A number of calls in so many columns; what is only sampled has none."""
+    """Return a number of calls in so many columns; what is only sampled has none."""
     text = "" if calls is None else f"{calls:,}"
     return f"{text:>{columns}}" if len(text) <= columns else f"{calls:{columns}.3g}"
 
 
 def module_of(label: str) -> str:
-    """The module whose `<module>` has this label: `torch.nn`, as far as its file tells."""
+    """Return the module whose `<module>` has this label: `torch.nn`, as far as its file shows."""
     file = label.removeprefix("<module> (").rpartition(":")[0]
     name = file.removesuffix(".py").removesuffix("/__init__")
     return os.path.basename(name) if name.startswith("/") else name.replace("/", ".") or label
 
 
 def declared_at(frame: Frame) -> str:
-    """`file.cpp:12`, of a native function whose declaration debug information knows; else ""."""
+    """Return `file.cpp:12`, of a native function whose declaration debug information knows; else
+    ""."""
     if frame.kind != "native" or not frame.file:
         return ""
     return f"{os.path.basename(frame.file)}:{frame.line}"
 
 
 def losses_text(losses: dict[str, int]) -> str:
-    """`22 ring full, 1 too slow`, or `none`."""
+    """Return `22 ring full, 1 too slow`, or `none`."""
     return ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in losses.items()) or "none"
 
 
 def shares_text(shares: dict[str, float]) -> str:
-    """`97.1% complete, 2.9% re-anchored`; of nothing they say nothing."""
+    """Return `97.1% complete, 2.9% re-anchored`; shares of nothing are `no samples`."""
     if not any(shares.values()):
         return "no samples"
     return ", ".join(f"{share:.1%} {name.replace('_', '-')}" for name, share in shares.items())

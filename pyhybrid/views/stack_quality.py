@@ -27,7 +27,7 @@ _WORSE = bytes(max(above, rank) for above in range(len(QUALITIES)) for rank in r
 
 
 def stack_quality(profile: Profile) -> dict[str, float]:
-    """The share (0..1) of the recorded weight whose stacks are of each quality."""
+    """Return the share (0..1) of the recorded weight whose stacks are of each quality."""
     profile = profile.view.all_frames or profile
     nodes = profile.nodes
     ranks = {
@@ -45,7 +45,7 @@ def stack_quality(profile: Profile) -> dict[str, float]:
 
 
 def gil_shares(profile: Profile) -> dict[str, float]:
-    """The share (0..1) of the recorded weight by what its thread had to do with the GIL."""
+    """Return the share (0..1) of the recorded weight by what its thread had to do with the GIL."""
     weights = Counter(dict.fromkeys(("held", "waiting", "neither"), 0))
     for sampled in profile.sampled:
         weights[sampled.gil] += sampled.weight_ns
@@ -54,7 +54,8 @@ def gil_shares(profile: Profile) -> dict[str, float]:
 
 
 def off_cpu_share(profile: Profile) -> float | None:
-    """The share (0..1) of the recorded weight that threads waited; None: not by this clock."""
+    """Return the share (0..1) of the recorded weight that threads waited; None: not by this
+    clock."""
     if profile.meta.get("clock") != "wall":
         return None
     off = sum(sampled.weight_ns for sampled in profile.sampled if sampled.waits)
@@ -62,13 +63,14 @@ def off_cpu_share(profile: Profile) -> float | None:
 
 
 def unaccounted_ns(profile: Profile) -> int:
-    """CPU time of the process that no thread's samples stand for, lost and missed ones among them;
-    0 where it is not known."""
+    """Return the CPU time of the process that no thread's samples stand for, lost and missed ones
+    among them; 0 where it is not known."""
     return int(profile.meta.get("unaccounted_ns") or 0)
 
 
 def busy_threads(profile: Profile) -> list[Thread]:
-    """Threads that ran long enough to tell their rate: 50 periods and 1 % of all CPU time."""
+    """Return threads that ran long enough to show their rate: 50 periods and 1 % of all CPU
+    time."""
     threads = profile.threads.values()
     total = sum(thread.cpu_ns or 0 for thread in threads)
     least = max(50 * profile.period_ns, total / 100)
@@ -76,8 +78,8 @@ def busy_threads(profile: Profile) -> list[Thread]:
 
 
 def hz_reached(profile: Profile) -> float | None:
-    """Samples per second of the sampling clock over busy threads; None where none was busy, or
-    some of their samples were left out.
+    """Return samples per second of the sampling clock over busy threads; None where none was busy,
+    or some of their samples were left out.
 
     (Over all threads, where busy ones had less than half of the CPU time.)
 
@@ -103,13 +105,14 @@ def hz_reached(profile: Profile) -> float | None:
 
 
 def _bucket_from_ns(bucket: int) -> float:
-    """Where a bucket of the handler's histogram begins: src/record/spool.h, SPOOL_HISTOGRAM."""
+    """Return where a bucket of the handler's histogram begins: src/record/spool.h,
+    SPOOL_HISTOGRAM."""
     power, quarter = divmod(bucket, 4)
     return 64 * exp2(power) * (1 + quarter / 4)
 
 
 class HandlerCost:
-    """What the signal handler took, over all threads."""
+    """Sum what the signal handler took, over all threads."""
 
     def __init__(self, profile: Profile) -> None:
         """Add up the threads' histograms."""
@@ -122,9 +125,9 @@ class HandlerCost:
         self._cpu_ns = profile.process.cpu_ns or threads
 
     def quantile_ns(self, q: float) -> int | None:
-        """The `q`-quantile (0..1) of the handler's time; None: unknown.
+        """Return the `q`-quantile (0..1) of the handler's time; None: unknown.
 
-        As if the samples of a bucket, a seventh to a quarter of its time wide, were spread evenly.
+        The samples of a bucket, a seventh to a quarter of its time wide, count as spread evenly.
         """
         return value_at(
             q * self._counts.total(),
@@ -136,14 +139,14 @@ class HandlerCost:
         )
 
     def histogram(self) -> list[tuple[int, int]]:
-        """(from_ns, samples) of the buckets that have any."""
+        """Return (from_ns, samples) of the buckets that have any."""
         return [(round(_bucket_from_ns(b)), n) for b, n in sorted(self._counts.items()) if n]
 
     def overhead(self) -> float | None:
-        """The share (0..1) of the CPU time that sampling took, estimated; None: unknown.
+        """Return the share (0..1) of the CPU time that sampling took, estimated; None: unknown.
 
-        By the cost of a whole sample, interrupt and all, where it was measured at start (meta
-        `cost_ns`, not 0), else by the median of the handler's time alone: its mean includes
+        It goes by the cost of a whole sample, interrupt and all, where it was measured at start
+        (meta `cost_ns`, not 0), else by the median of the handler's time alone: its mean includes
         what other processes ran meanwhile.
         """
         if not self._cpu_ns or not self._signals:

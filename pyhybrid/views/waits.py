@@ -5,9 +5,9 @@ Where both halves were recorded a function waited for its exact time less the sa
 it; in a trace, without samples, for its exact time less all CPU time of its thread, at least.
 
 What waits because there is nothing to do (an event loop, a pool's worker, a server's main thread)
-is idle; where that is, idle.toml says.  A thread whose waiting is mostly in one call of one
+is idle; where that is, idle.toml lists.  A thread whose waiting is mostly in one call of one
 function is taken for one that is idle in a loop of its own, too; the main thread only if others had
-work.  On a busy machine it is known of the main thread alone: the kernel says for how long that had
+work.  On a busy machine it is known of the main thread alone: the kernel has for how long that had
 no processor.
 """
 
@@ -53,7 +53,7 @@ _STEPS = bytes(
 
 
 class ThreadWaits(Struct):
-    """One thread that ran Python: its exact time, how much of it was idle, and what it waited.
+    """Hold one thread that ran Python: its exact time, how much of it was idle, and what it waited.
 
     `functions`: by frame, what it waited there at least; the nearest function of the program.
     `in_callbacks_ns`: what of it blocked an event loop.  `gil_ns`: for so long other threads held
@@ -75,8 +75,8 @@ class ThreadWaits(Struct):
 
 @made_once
 def waits_of(profile: Profile) -> list[ThreadWaits]:
-    """The threads that waited, most first; none where that is not known: the clock sees waits
-    itself, there are no exact times, or only a part of the samples is looked at."""
+    """Return the threads that waited, most first; none where that is not known: the clock sees
+    waits itself, there are no exact times, or only a part of the samples is looked at."""
     meta, exact = profile.meta, profile.exact
     samples_see_it = meta.get("clock") == "wall" and meta.get("mode") != "trace"
     if profile.view.by_time or samples_see_it or not exact:
@@ -93,7 +93,7 @@ def waits_of(profile: Profile) -> list[ThreadWaits]:
 
 
 class _Threads:
-    """The columns that the threads' waits are made of."""
+    """Hold the columns that the threads' waits are made of."""
 
     def __init__(self, profile: Profile, total_ns: Counter[int], cpu_ns: dict[int, int]) -> None:
         self._profile, self._total_ns, self._cpu_ns = profile, total_ns, cpu_ns
@@ -126,7 +126,7 @@ class _Threads:
                 self._outside_ns[each.thread] += each.weight_ns
 
     def all(self) -> Iterable[ThreadWaits]:
-        """Those whose CPU time is known."""
+        """Yield those whose CPU time is known."""
         mains = {
             each.id
             for each in self._profile.threads.values()
@@ -187,15 +187,15 @@ class _Threads:
         return found
 
     def _others(self, thread: int, of_threads: Mapping[int, int]) -> int:
-        """The sum of the figures of the other threads of its process."""
+        """Return the sum of the figures of the other threads of its process."""
         threads = self._profile.threads
         process = threads[thread].process
         ns = sum(ns for each, ns in of_threads.items() if threads[each].process == process)
         return ns - of_threads.get(thread, 0)
 
     def _delays(self) -> dict[int, int]:
-        """By process, where it is known: for so long its main thread was ready to run, but had no
-        processor."""
+        """Return by process, where it is known, for how long its main thread was ready to run, but
+        had no processor."""
         profile, key = self._profile, "main_delay_ns"
         if len(profile.processes) == 1 and key in profile.meta:
             return {next(iter(profile.processes)): int(profile.meta[key])}
@@ -203,8 +203,8 @@ class _Threads:
         return {each.process: int(each.value) for each in of_each if isinstance(each.value, int)}
 
     def _busy(self) -> set[int]:
-        """Processes whose main thread waited for processors: others may have done nothing else, of
-        which it is not known."""
+        """Return processes whose main thread waited for processors: others may have done nothing
+        else, of which it is not known."""
         profile, found = self._profile, set()
         for process, delay_ns in self._delay_ns.items():
             pid = profile.processes[process].pid
@@ -215,8 +215,8 @@ class _Threads:
         return found
 
     def _loops(self) -> dict[int, int]:
-        """By thread the own time of a function that was called once for most of the thread's time:
-        where that is what it waited, it is its loop."""
+        """Return by thread the own time of a function that was called once for most of the thread's
+        time: where that is what it waited, it is its loop."""
         exact, found = self._profile.exact, dict[int, int]()
         for row in rows_from(exact.self_ns, LEAST_NS):
             thread, is_one = exact.thread[row], exact.calls[row] + exact.seeded[row] == 1
@@ -226,15 +226,15 @@ class _Threads:
 
 
 class FunctionWait(Record):
-    """What threads waited in a function (`by_function`), at least."""
+    """Hold what threads waited in a function (`by_function`), at least."""
 
     name: str
     waited_ns: int
 
 
 class Waits(Record):
-    """Of all threads that ran Python: their exact time, what they waited, and what of the rest they
-    were idle.  `functions`: those of the program with most of the waiting first.
+    """Hold the sums of all threads that ran Python: their exact time, what they waited, and what of
+    the rest they were idle.  `functions`: those of the program with most of the waiting first.
     `unknown_threads`: so many others did not run for as long, but may have had no processor."""
 
     total_ns: int
@@ -245,7 +245,7 @@ class Waits(Record):
 
 
 def all_waits(profile: Profile, most: int) -> Waits | None:
-    """The sums, with so many functions; None: hardly anything waited."""
+    """Return the sums, with so many functions; None: hardly anything waited."""
     threads = waits_of(profile)
     waited_ns = sum(each.waited_ns for each in threads)
     total_ns = sum(each.total_ns for each in threads if not each.unknown_ns)
@@ -261,14 +261,14 @@ def all_waits(profile: Profile, most: int) -> Waits | None:
 
 
 def wait_label(profile: Profile, frame: int) -> str:
-    """How a function is said that waited."""
+    """Return how a function is named that waited."""
     if frame in import_frames(profile):
         return "import statements"
     return labels_of(profile, full_names=False)[frame]
 
 
 def _states(profile: Profile) -> bytes:
-    """The state of each node."""
+    """Return the state of each node."""
     kinds = bytearray(max(profile.frames, default=0) + 1)
     for frame in profile.frames.values():
         kinds[frame.id] = _kind(frame)
@@ -277,15 +277,16 @@ def _states(profile: Profile) -> bytes:
 
 
 def _named(profile: Profile, states: bytes) -> memoryview:
-    """Of each node the frame that is said: the nearest function of the program, itself or above, of
-    what an import runs the import; where there is none, or it is what runs the loop, its own."""
+    """Return for each node the frame that is named: the nearest function of the program, itself or
+    above, of what an import runs the import; where there is none, or it is what runs the loop, its
+    own."""
     nodes, n = profile.nodes, len(profile.nodes.frame)
     imports, own = imports_of(profile), program_frames(profile)
     is_own = bytes(f in own for f in range(max(profile.frames, default=0) + 1))
     program = take(is_own, nodes.frame)
     above = nearest(nodes.parent, program)
     called = states.translate(bytes(state == CALLBACK for state in range(256)))
-    # All rows as one number: 1 where its frame is said for the node and what is below it.
+    # All rows as one number: 1 where its frame is named for the node and what is below it.
     every, imported, outer, by_program, in_none, is_called, called_above = map(
         int.from_bytes,
         (

@@ -1,6 +1,6 @@
 // Made by scripts/page_types.py of what Python declares; not to be edited.
 
-/** What the page knows beside its columns. */
+/** Hold what the page knows beside its columns. */
 export interface Meta {
   format: number;
   /** without LEFT_OUT */
@@ -24,13 +24,13 @@ export interface Meta {
   gpu: GpuMeta | null;
 }
 
-/** What the page knows beside its columns. */
+/** Hold what the page knows beside its columns. */
 export interface ComparisonMeta {
   format: number;
   comparison: ComparisonFacts;
 }
 
-/** The keys of `pyhybrid report --json`, in this order; null where it is not known. */
+/** Hold the keys of `pyhybrid report --json`, in this order; null where it is not known. */
 export interface Summary {
   file: string;
   run: Run;
@@ -57,12 +57,12 @@ export interface Summary {
   gpu: GpuSummary | null;
   /** of native code, by name */
   counters: Counter[];
-  /** that native code told */
+  /** that native code gave */
   metadata: Record<string, string>;
   notes: string[];
 }
 
-/** A thread: how much the columns have of it. */
+/** Describe a thread: how much the columns have of it. */
 export interface ThreadMeta {
   /** its place in `processes` */
   process: number;
@@ -74,13 +74,13 @@ export interface ThreadMeta {
   lost: number;
 }
 
-/** A process of the profile. */
+/** Describe a process of the profile. */
 export interface ProcessMeta {
   pid: number;
   command: string;
 }
 
-/** What the page knows of a file. */
+/** Hold what the page knows of a file. */
 export interface SourceFile {
   file: string;
   note: string;
@@ -90,14 +90,14 @@ export interface SourceFile {
   runs: [number, number][];
 }
 
-/** What the page knows of all steps beside the columns. */
+/** Hold what the page knows of all steps beside the columns. */
 export interface StepsMeta {
   phases: string[];
   median_ns: number;
   slowest: WhySlow[];
 }
 
-/** Beside the columns: streams are (device, stream), windows (begin, end). */
+/** Hold what is beside the columns: streams are (device, stream), windows (begin, end). */
 export interface GpuMeta {
   tick_ns: number;
   streams: [number, number][];
@@ -105,7 +105,7 @@ export interface GpuMeta {
   n_left_out: number;
 }
 
-/** What the runs are, and what differs. */
+/** Hold what the runs are, and what differs. */
 export interface ComparisonFacts {
   version: string;
   /** name, text, and whether it needs care */
@@ -121,7 +121,7 @@ export interface ComparisonFacts {
   steps: ComparedStep[];
 }
 
-/** The process that was profiled; null where it is not known. */
+/** Describe the process that was profiled; null where it is not known. */
 export interface Run {
   /** of the pyhybrid that recorded */
   version: string;
@@ -148,7 +148,7 @@ export interface Run {
   n_spawned: number | null;
 }
 
-/** What gave the samples' signals. */
+/** Describe what gave the samples' signals. */
 export interface Clock {
   /** cpu, wall */
   kind: string;
@@ -167,7 +167,7 @@ export interface Clock {
   period_ns: number;
 }
 
-/** How many there are, how good, and what is in none. */
+/** Describe how many there are, how good, and what is in none. */
 export interface Samples {
   /** == recorded + the sum of losses */
   signals: number;
@@ -191,13 +191,13 @@ export interface Samples {
   blocked: string[];
 }
 
-/** What events counted, of all functions together. */
+/** Hold what events counted, of all functions together. */
 export interface Calls {
   /** of Python functions */
   calls: number;
   /** functions that were called */
   n_traced: number;
-  /** of Python functions that are not told apart */
+  /** of Python functions that are not distinguished */
   unknown_calls: number;
   /** of C functions, by Python functions; null: not counted */
   c_calls: number | null;
@@ -208,7 +208,7 @@ export interface Calls {
   traced_ns: number;
 }
 
-/** What profiling took. */
+/** Hold what profiling took. */
 export interface Cost {
   /** what the signal handler took */
   handler_median_ns: number | null;
@@ -223,7 +223,7 @@ export interface Cost {
   counting_ns: number | null;
 }
 
-/** Of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. `unknown_threads`: so many others did not run for as long, but may have had no processor. */
+/** Hold the sums of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. `unknown_threads`: so many others did not run for as long, but may have had no processor. */
 export interface Waits {
   total_ns: number;
   waited_ns: number;
@@ -232,7 +232,7 @@ export interface Waits {
   unknown_threads: number;
 }
 
-/** One: a sentence, the command that shows more, and the numbers behind it. */
+/** A finding is a sentence, the command that shows more, and the numbers behind it. */
 export interface Finding {
   rule: string;
   text: string;
@@ -241,7 +241,7 @@ export interface Finding {
   evidence: Record<string, unknown>;
 }
 
-/** How long single calls of a function (-t) or region took; quantiles to 12 %. */
+/** Hold how long single calls of a function (-t) or region took; quantiles to 12 %. */
 export interface CallDurations {
   name: string;
   /** python, region */
@@ -255,7 +255,7 @@ export interface CallDurations {
   histogram: [number, number][];
 }
 
-/** All of them, in order of time; null where it is not known. */
+/** Hold all of them, in order of time; null where it is not known. */
 export interface Compiles {
   compiles: Compile[];
   functions: number;
@@ -269,14 +269,14 @@ export interface Compiles {
   is_cut: boolean;
 }
 
-/** What the summary says of them: `shares` of all steps' time by phase, the largest first. */
+/** Hold what the summary has of them: `shares` of all steps' time by phase, the largest first. */
 export interface StepSummary {
   n_steps: number;
   median_ns: number;
   shares: Record<string, number>;
 }
 
-/** The GPU's part of `report --json`. */
+/** Hold the GPU's part of `report --json`. */
 export interface GpuSummary {
   devices: number;
   launches: number;
@@ -288,7 +288,7 @@ export interface GpuSummary {
   kernels: GpuShare[];
 }
 
-/** Values that native code sampled (pyhybrid.h, PerfStubs). */
+/** Hold values that native code sampled (pyhybrid.h, PerfStubs). */
 export interface Counter {
   name: string;
   n: number;
@@ -298,13 +298,13 @@ export interface Counter {
   sum_of_squares: number;
 }
 
-/** Why a step was slow. */
+/** Describe why a step was slow. */
 export interface WhySlow {
   number: number;
   why: string;
 }
 
-/** What is known of a function: runs.FunctionChange says what each is. */
+/** Hold what is known of a function: runs.FunctionChange has what each is. */
 export interface ComparedFunction {
   frame: number;
   total: ShownChange | null;
@@ -318,7 +318,7 @@ export interface ComparedFunction {
   per_call: [number, number] | null;
 }
 
-/** Of a training's steps: step_changes.StepChange says what each is. */
+/** Hold a training's steps: step_changes.StepChange has what each is. */
 export interface ComparedStep {
   name: string;
   median: ShownChange;
@@ -327,13 +327,13 @@ export interface ComparedStep {
   mean_differs: boolean | null;
 }
 
-/** What threads waited in a function (`by_function`), at least. */
+/** Hold what threads waited in a function (`by_function`), at least. */
 export interface FunctionWait {
   name: string;
   waited_ns: number;
 }
 
-/** One; `number`, from 1, `of` so many of its function. */
+/** Hold one compile; `number`, from 1, `of` so many of its function. */
 export interface Compile {
   name: string;
   file: string;
@@ -347,7 +347,7 @@ export interface Compile {
   failure: string | null;
 }
 
-/** What a function launched, itself and with what it called; or what kernels of a name took. */
+/** Hold what a function launched, itself and with what it called; or what kernels of a name took. */
 export interface GpuShare {
   name: string;
   launches: number;
@@ -355,7 +355,7 @@ export interface GpuShare {
   total_ns: number;
 }
 
-/** Nanoseconds, and the relative change's 95 % interval; null: not known. */
+/** Hold nanoseconds, and the relative change's 95 % interval; null: not known. */
 export interface ShownChange {
   before: number;
   after: number;

@@ -51,7 +51,7 @@ ABOVE, NOT_FIRST, RUN, BY_IMPORT = 1, 2, 4, 8
 
 
 def _step(above: int, kind: int) -> int:
-    """How a node of this kind is folded below one that is folded like `above`."""
+    """Return how a node of this kind is folded below one that is folded like `above`."""
     counted, kind = kind & COUNTED, kind & ~COUNTED
     how = 0
     if kind == IMPORT or (kind in (PLUMBING, EXEC) and above & BY_IMPORT):
@@ -73,7 +73,7 @@ _STEPS = bytes(_step(above, kind) for above in range(2 * BY_IMPORT) for kind in 
 
 
 class FoldedTree:
-    """The folded tree of one profile.
+    """Fold the tree of one profile.
 
     `parent` and `frame` are indexed by folded node; 0 is the root, parents come first.  `of_node`
     maps the profile's nodes to folded nodes: that of the nearest frame that is kept; `stand_in`
@@ -113,16 +113,16 @@ class FoldedTree:
 
     @classmethod
     def of(cls, profile: Profile, all_frames: bool = False) -> "FoldedTree":
-        """The profile's, made once: views and exporters share it."""
+        """Return the profile's, made once: views and exporters share it."""
         return profile.once(_with_all_frames if all_frames else cls)
 
     @cached_property
     def imports(self) -> Imports:
-        """What import statements run."""
+        """Return what import statements run."""
         return Imports(self._profile, self.parent, self.frame)
 
     def path(self, node: int) -> list[int]:
-        """The frame ids from the root to a folded node."""
+        """Return the frame ids from the root to a folded node."""
         frames = []
         while node:
             frames.append(self.frame[node])
@@ -148,7 +148,7 @@ _KERNEL = bytes(
 
 
 def _above_cells(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
-    """The nodes of what calls the cells of a notebook (ipython.toml)."""
+    """Yield the nodes of what calls the cells of a notebook (ipython.toml)."""
     of_frame = bytearray(max(profile.frames, default=0) + 1)
     runs_cell = set()
     for frame in profile.frames.values():
@@ -171,8 +171,8 @@ def _above_cells(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
 
 
 def _glue(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
-    """The nodes of the interpreter's nameless functions below which Python, or code of another
-    library than C's, was called."""
+    """Yield the nodes of the interpreter's nameless functions below which Python, or code of
+    another library than C's, was called."""
     glue = {number for number, kind in kinds.items() if kind == NAMELESS_GLUE}
     if not glue:
         return iter(())
@@ -193,8 +193,8 @@ def _glue(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
 
 
 def _stand_ins(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
-    """Which frame stands for all nameless ones of its library, of the kernel or of JIT code; and
-    which for all that have the name of one lambda."""
+    """Return which frame stands for all nameless ones of its library, of the kernel or of JIT code;
+    and which for all that have the name of one lambda."""
     first: dict[tuple[str, str], int] = {}
     one = {}
     for number in sorted(frame for frame, kind in kinds.items() if kind in IN_RUNS):
@@ -214,8 +214,8 @@ def _native_kind(
     symbol: str | None,
     python_name: str | None,
 ) -> int:
-    """What a function of the library at `path` is to folding; `declared`: in which file, if it is
-    inlined."""
+    """Return what a function of the library at `path` is to folding; `declared`: in which file, if
+    it is inlined."""
     file = os.path.basename(path)
     if is_nameless:
         if is_interpreter(file):
@@ -234,7 +234,7 @@ def _native_kind(
 
 
 def classify(profile: Profile) -> dict[int, int]:
-    """What each frame is to folding."""
+    """Return what each frame is to folding."""
 
     has_objects = any(frame.is_object for frame in profile.frames.values())
 

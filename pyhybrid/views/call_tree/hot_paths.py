@@ -14,7 +14,7 @@ from pyhybrid.views.labels import labels_of
 
 
 class HotFunction(NamedTuple):
-    """A function's weight: `self_ns` in itself, `total_ns` with all that it called.
+    """Hold a function's weight: `self_ns` in itself, `total_ns` with all that it called.
 
     A sample counts once in `total_ns`, however often the function recurs in it.  `python_ns`, of
     Python functions: itself with the native code that it called, down to the next Python frame.
@@ -28,14 +28,14 @@ class HotFunction(NamedTuple):
 
 
 class HotPath(NamedTuple):
-    """A call path (frame ids, root first) and the weight of samples that end in it."""
+    """Hold a call path (frame ids, root first) and the weight of samples that end in it."""
 
     frames: list[int]
     weight_ns: int
 
 
 class Hot:
-    """The functions and paths of one profile."""
+    """Find the functions and paths of one profile."""
 
     def __init__(self, profile: Profile, all_frames: bool = False, imports: bool = True) -> None:
         """Fold the tree, unless `all_frames` are wanted, and add up.
@@ -66,12 +66,12 @@ class Hot:
         self._samples = add_up(found.node, self._samples, len(tree.parent))
 
     def paths(self, n: int) -> list[HotPath]:
-        """The `n` call paths with most self weight."""
+        """Return the `n` call paths with most self weight."""
         weights = [(-self._self_ns[i], i) for i in rows_from(self._self_ns, 1) if i]
         return [HotPath(self._tree.path(i), -weight_ns) for weight_ns, i in nsmallest(n, weights)]
 
     def functions(self) -> list[HotFunction]:
-        """All functions that were sampled, most self weight first."""
+        """Return all functions that were sampled, most self weight first."""
         parent, frame = self._tree.parent, self._tree.frame
         n_frames = max(self._profile.frames, default=0) + 1
         self_ns, samples = self._self_ns, self._samples

@@ -42,13 +42,13 @@ def _is_not(*states: int) -> bytes:
 
 
 def import_frames(profile: Profile) -> set[int]:
-    """The frames by which an import statement begins."""
+    """Return the frames by which an import statement begins."""
     frames = profile.frames.values()
     return {f.id for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
 
 
 def import_line(modules: list[str]) -> str:
-    """How it is written where it is one line: `[import torch, numpy]`."""
+    """Return how it is written where it is one line: `[import torch, numpy]`."""
     named = modules[:1]
     for module in modules[1:]:
         if len(", ".join([*named, module])) > NAMED_WIDTH:
@@ -59,7 +59,7 @@ def import_line(modules: list[str]) -> str:
 
 
 class Imports:
-    """Those of a tree, by its columns (of the profile's nodes, or folded ones).
+    """Find those of a tree, by its columns (of the profile's nodes, or folded ones).
 
     `where`: 1 for each node of an import statement or below one, `outer`: 1 for the outermost of
     them, `rest`: 1 for these and what is in none, `node`: for each node the nearest of `rest`.
@@ -82,7 +82,7 @@ class Imports:
         self.node = nearest(parent, self.rest)
 
     def modules(self, labels: dict[int, str], weights: Buffer) -> list[str]:
-        """The outermost modules by the weights of nodes, the heaviest first."""
+        """Return the outermost modules by the weights of nodes, the heaviest first."""
         top = take(self._frame, self._top)
         by_frame = add_up(top, weights, self._n_frames, self._in_module)
         found = [(-weight, frame) for frame, weight in enumerate(by_frame) if weight and frame]
@@ -91,13 +91,13 @@ class Imports:
 
 @made_once
 def imports_of(profile: Profile) -> Imports:
-    """Those of the profile's nodes."""
+    """Return those of the profile's nodes."""
     return Imports(profile, profile.nodes.parent, profile.nodes.frame)
 
 
 def exact_without_imports(profile: Profile) -> tuple[ExactTable, list[str]]:
-    """The table `exact` without what import statements run, whose time is theirs, and the modules
-    that they ran, by that time."""
+    """Return the table `exact` without what import statements run, whose time is theirs, and the
+    modules that they ran, by that time."""
     nodes, exact = profile.nodes, profile.exact
     found = imports_of(profile)
     self_ns = add_up(exact.node, exact.self_ns, len(nodes.parent))

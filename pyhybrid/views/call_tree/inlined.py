@@ -48,7 +48,8 @@ def with_inlined(
     reader: tuple[OpenDebugInfo, Demangle] | None = None,
     limit_bytes: int = 0,
 ) -> tuple[Profile, list[str]]:
-    """The profile with inlined functions, and notes; the profile itself where nothing tells any.
+    """Return the profile with inlined functions, and notes; it is the profile itself where none are
+    known.
 
     `fetch` gets debug files that are not on this machine; `limit_bytes` as of default_reader().
     """
@@ -66,7 +67,7 @@ def with_inlined(
 
 
 def _positions(profile: Profile, files: DebugFiles, rows: memoryview) -> dict[int, Position]:
-    """The positions of native rows among `rows`; only files that these are in are opened."""
+    """Return the positions of native rows among `rows`; only files that these are in are opened."""
     modules, kinds = profile.modules, classify(profile)
     loads: defaultdict[tuple[str, str | None], list[Module]] = defaultdict(list)
     for module in modules.values():
@@ -103,7 +104,7 @@ def _positions(profile: Profile, files: DebugFiles, rows: memoryview) -> dict[in
 
 
 def _rows_on_paths(profile: Profile) -> memoryview:
-    """The rows of stacks that were sampled, in order."""
+    """Return the rows of stacks that were sampled, in order."""
     parents = array("I", profile.stacks.parent)
     sampled = mark(array("I", profile.sampled_stacks), len(parents))
     return rows_from(inclusive(parents, array("q", iter(sampled))), 1)
@@ -151,7 +152,7 @@ def _without_unknown(
 
 
 def _chain(position: Position) -> tuple[SourceFunction, ...]:
-    """The functions that are inlined at the address, outermost first."""
+    """Return the functions that are inlined at the address, outermost first."""
     _, _, inlined, containing = position
     functions = tuple(function for function, _, _ in inlined[::-1])
     # gcc's foo.part.0 has foo inlined
@@ -159,7 +160,8 @@ def _chain(position: Position) -> tuple[SourceFunction, ...]:
 
 
 def _covering(modules: list[Module], address: int) -> Module | None:
-    """The load of a file that has the address; where it was loaded twice at one place, either."""
+    """Return the load of a file that has the address; where it was loaded twice at one place,
+    either."""
     if len(modules) == 1:
         return modules[0]
     for module in modules:
@@ -169,13 +171,13 @@ def _covering(modules: list[Module], address: int) -> Module | None:
 
 
 def _at_nodes(row: type[Row], rows: Sequence[Row], moved: Sequence[int]) -> list[Row]:
-    """The rows, of these nodes in the place of theirs."""
+    """Return the rows, of these nodes in the place of theirs."""
     (at,) = row.table.that_refer("node")
     return [row._make((*each[:at], moved[each[at]], *each[at + 1 :])) for each in rows]
 
 
 class _Expansion:
-    """The profile's tables with the positions in them."""
+    """Build the profile's tables with the positions in them."""
 
     def __init__(
         self,
@@ -184,7 +186,8 @@ class _Expansion:
         above_exact: dict[int, int],
         demangle: Demangle,
     ) -> None:
-        """`above_exact`: nodes above exact figures, and a row of each, whose chain is theirs."""
+        """Begin; `above_exact`: nodes above exact figures, and a row of each, whose chain is
+        theirs."""
         self._profile = profile
         self._positions = positions
         self._above_exact = above_exact
@@ -199,7 +202,7 @@ class _Expansion:
         self._chains: dict[tuple[int, int], tuple[list[int], list[Place]]] = {}
 
     def profile(self) -> Profile:
-        """A profile of its own, with the rest of the tables as they are."""
+        """Return a profile of its own, with the rest of the tables as they are."""
         self._declare()
         profile, stacks = self._profile, self._profile.stacks
         stacks = stacks._replace(node=self._node_of_rows())
@@ -212,7 +215,8 @@ class _Expansion:
         return profile.replaced(rows, places=self._places, **made)
 
     def _moved(self) -> list[int]:
-        """Each node's, where what was counted hangs below the chains that samples have there."""
+        """Return each node's place, where what was counted hangs below the chains that samples have
+        there."""
         nodes = self._profile.nodes
         moved = list(range(len(nodes.parent)))
         here = mark(array("I", self._above_exact), len(moved))
@@ -226,12 +230,12 @@ class _Expansion:
         return moved
 
     def _declare(self) -> None:
-        """Where the functions are declared, and names for those that no symbol has named."""
-        told: defaultdict[int, set[SourceFunction]] = defaultdict(set)
+        """Enter where the functions are declared, and names for those that no symbol has named."""
+        found: defaultdict[int, set[SourceFunction]] = defaultdict(set)
         stacks, nodes = self._profile.stacks, self._profile.nodes
         for row, position in self._positions.items():
-            told[nodes.frame[stacks.node[row]]].add(position[-1])
-        for number, functions in told.items():
+            found[nodes.frame[stacks.node[row]]].add(position[-1])
+        for number, functions in found.items():
             frame = self._frames[number]
             name, file, line = functions.pop()
             if functions or frame.address is None:  # all without a known start are one frame
@@ -241,7 +245,7 @@ class _Expansion:
             self._frames[number] = frame._replace(file=file, line=line or None)
 
     def _node_of_rows(self) -> list[int]:
-        """Each row's node: the innermost of the chain that stands for it."""
+        """Return each row's node: the innermost of the chain that stands for it."""
         node_of, row_above = self._profile.stacks.node, self._profile.stacks.parent
         node_above, frame_of = self._profile.nodes.parent, self._profile.nodes.frame
         positions, moved = self._positions, node_of.copy()
@@ -262,7 +266,8 @@ class _Expansion:
         return moved
 
     def _expand(self, row: int, node: int, position: Position) -> int:
-        """The chain of a row, below and with its function's node; returns the innermost node."""
+        """Add the chain of a row, below and with its function's node; returns the innermost
+        node."""
         key = self._nodes.frame[node], id(position)
         if key not in self._chains:
             self._chains[key] = self._chain_at(key[0], position)
@@ -272,7 +277,7 @@ class _Expansion:
         return node
 
     def _chain_at(self, frame: int, position: Position) -> tuple[list[int], list[Place]]:
-        """The frames of the calls inlined into this one, and where in the source each is."""
+        """Return the frames of the calls inlined into this one, and where in the source each is."""
         file, line, inlined, _ = position
         module, frames, places = self._frames[frame].module, [frame], []
         for function, call_file, call_line in inlined[: len(_chain(position))][::-1]:
@@ -291,7 +296,7 @@ class _Expansion:
         return number
 
     def _child(self, parent: int, frame: int) -> int:
-        """A node that is new: those of the file keep their place."""
+        """Return a node that is new: those of the file keep their place."""
         key = parent, frame
         node = self._children.get(key)
         if node is None:

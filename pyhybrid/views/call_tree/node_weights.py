@@ -9,7 +9,7 @@ from pyhybrid.views.call_tree.folded_tree import INSIDE
 
 
 class NodeWeights:
-    """A profile's columns, by node."""
+    """Hold a profile's columns, by node."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -29,20 +29,20 @@ class NodeWeights:
         self._one = array("I", bytes(4 * len(self.parent)))  # the number of the group of all nodes
 
     def marked(self, frames: Iterable[int]) -> memoryview:
-        """1 for each node of one of these frames."""
+        """Mark with 1 each node of one of these frames."""
         return self.kinds(dict.fromkeys(frames, 1), self.frame)
 
     def kinds(self, of_frame: dict[int, int], frames: Buffer) -> memoryview:
-        """The kind of each node's frame, of a column of frames."""
+        """Return the kind of each node's frame, of a column of frames."""
         kinds = bytearray(self.n_frames)
         for frame, kind in of_frame.items():
             kinds[frame] = kind
         return take(kinds, frames)
 
     def below_frames(self, frames: Iterable[int]) -> memoryview:
-        """1 for each node of one of these frames, or below one."""
+        """Mark with 1 each node of one of these frames, or below one."""
         return descend(self.parent, self.marked(frames), INSIDE)
 
     def weight_ns(self, where: Buffer) -> int:
-        """Of the samples there."""
+        """Return the weight of the samples there."""
         return add_up(self._one, self.self_ns, 1, where)[0]

@@ -1,4 +1,4 @@
-"""The sampled call paths as other programs are told of them: folded, with addresses and lines.
+"""The sampled call paths as other programs get them: folded, with addresses and lines.
 
 The tree is that of the rows of the table `stack`, without those that folding leaves out: a step is
 a place in code, not only a function.  By functions its paths are those of the folded tree.
@@ -16,9 +16,10 @@ Lines = tuple[tuple[int, int], ...]
 
 
 class Location(NamedTuple):
-    """A step: `lines` are its frame and line, then those of what is inlined there, innermost last.
+    """A location is a step: `lines` are its frame and line, then those of what is inlined there,
+    innermost last.
 
-    Line 0: not known.  `address` is absolute, of native code and the kernel.
+    Line 0 is not known.  `address` is absolute, of native code and the kernel.
     """
 
     address: int | None
@@ -26,14 +27,14 @@ class Location(NamedTuple):
 
 
 class SampledPaths:
-    """The tree of one profile.
+    """Build the tree of one profile.
 
     `parent` and `location` (an index of `locations`) are indexed by path; 0 is the root, which is
     no step, and parents come first.  `of_row` maps the rows of `stack` to paths.
     """
 
     def __init__(self, profile: Profile) -> None:
-        """Of a profile with its inlined functions, or without."""
+        """Build that of a profile with its inlined functions, or without."""
         self._profile, self._tree = profile, FoldedTree.of(profile)
         stacks = profile.stacks
         parents = array("I", stacks.parent)
@@ -52,7 +53,8 @@ class SampledPaths:
         self.of_row, self.parent, self.location = paths(parents, numbers, how)
 
     def _lines(self, parents: "array[int]") -> list[Lines]:
-        """Of each row but the root; () where it is no step.  Makes `parents` those by function."""
+        """Return the lines of each row but the root; () where it is no step.  It makes `parents`
+        those by function."""
         folded, frames = self._folded, self._tree.frame
         above, nearest = take(folded, parents), take(self._tree.parent, folded)
         places, lines = self._profile.places, self._profile.stacks.line
@@ -70,7 +72,8 @@ class SampledPaths:
         return of_rows
 
     def _chain(self, row: int, parents: "array[int]") -> Lines:
-        """Of a row that stands for several frames, or for one below a row further out."""
+        """Return the lines of a row that stands for several frames, or for one below a row further
+        out."""
         tree, above = self._tree, parents[row]
         chain = [self._folded[row]]  # from the inside out
         while (node := tree.parent[chain[-1]]) != 0:

@@ -18,7 +18,7 @@ from pyhybrid.tables.profile import Profile
 _C_LIBRARY = re.compile(r"libc\.so.*|libc-.*|libpthread.*|\[vdso\]|ld-linux.*")
 
 # What is known of a path so far: a thread began; it works; it is in a function of a pool that hands
-# out work; from _SPINS on, which pool's functions it spins in.  A frame says the same as its caller
+# out work; from _SPINS on, which pool's functions it spins in.  A frame shows what its caller does
 # (_BELOW), that it is work, or such a function, or by its name or the lack of one which pool's.
 _BEGAN, _WORKS, _HANDS_OUT, _SPINS = range(4)
 _BELOW, _WORK, _ENTRY, _NAMED = range(4)
@@ -26,7 +26,7 @@ OUTERMOST = "outermost"
 
 
 class Pool(NamedTuple):
-    """A library whose threads spin: spinning_threads.toml."""
+    """A pool is a library whose threads spin: spinning_threads.toml."""
 
     name: str
     library: NamePatterns
@@ -37,7 +37,7 @@ class Pool(NamedTuple):
 
 @cache
 def pools() -> list[Pool]:
-    """All that are known."""
+    """Return all that are known."""
     return [
         Pool(
             pool["name"],
@@ -51,13 +51,13 @@ def pools() -> list[Pool]:
 
 
 def pool_of(library: str, symbol: str | None) -> str | None:
-    """The pool whose threads spin in that function, by the library's file name."""
+    """Return the pool whose threads spin in that function, by the library's file name."""
     kind = _kind(library, symbol) - _NAMED
     return pools()[kind].name if 0 <= kind < len(pools()) else None
 
 
 def _kind(library: str, symbol: str | None) -> int:
-    """What a function of that library says; `symbol` None: it has no name."""
+    """Return what a function of that library means; `symbol` None: it has no name."""
     for number in _pools_in(library):
         if symbol is None:
             return _NAMED + len(pools()) + number
@@ -93,10 +93,11 @@ def _steps() -> bytes:
 
 
 def spinning(profile: Profile) -> bytes:
-    """For each node of the profile 0, or where its thread spins the number of the pool from 1 on.
+    """Return for each node of the profile 0, or where its thread spins the number of the pool from
+    1 on.
 
     System calls that a function spins with are part of it; work that it calls is none.  A library
-    may lack the names of its functions: what they are tells the library, and what called them.
+    may lack the names of its functions: the library shows what they are, and what called them.
     """
     kinds = bytearray([_WORK]) * (max(profile.frames, default=0) + 1)
     files = {m.id: os.path.basename(m.path) for m in profile.modules.values()}

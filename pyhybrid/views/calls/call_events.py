@@ -18,7 +18,8 @@ _HOW = {"returned": "return", "raised": "raise", "partial": CUT}
 
 
 class Edge(NamedTuple):
-    """A begin (how: one of BEGINS), an end (return, yield, raise, CUT) of a call of `node`, or GAP.
+    """An edge is a begin (how: one of BEGINS), an end (return, yield, raise, CUT) of a call of
+    `node`, or GAP.
 
     `call`: the kept call, where it is made from one.
     """
@@ -31,17 +32,17 @@ class Edge(NamedTuple):
 
 
 def edges(profile: Profile) -> Iterator[Edge]:
-    """Thread by thread, in order of time; every begin has its end, and they nest.
+    """Yield them thread by thread, in order of time; every begin has its end, and they nest.
 
     An end without a begin (of what ran when the log begins) is left out.
     """
-    told = _of_log(profile) if _is_logged(profile) else _of_calls(profile)
-    for _, of_thread in groupby(told, lambda edge: edge.thread):
+    found = _of_log(profile) if _is_logged(profile) else _of_calls(profile)
+    for _, of_thread in groupby(found, lambda edge: edge.thread):
         yield from _balanced(of_thread)
 
 
 def n_left_out(profile: Profile) -> int:
-    """About how many calls have no edges, since only some were kept (--max-calls)."""
+    """Return about how many calls have no edges, since only some were kept (--max-calls)."""
     return 0 if _is_logged(profile) else sum(call.weight - 1 for call in profile.calls)
 
 
@@ -56,7 +57,8 @@ def _of_log(profile: Profile) -> Iterator[Edge]:
 
 
 def _of_calls(profile: Profile) -> Iterator[Edge]:
-    """The calls are parts of one another, or apart, but for times that are equal."""
+    """Yield the edges of calls, which are parts of one another, or apart, but for times that are
+    equal."""
     turns = defaultdict(list)
     for turn in profile.turns:
         turns[turn.call].append((turn.thread, turn.begin_ns, turn.end_ns))
@@ -79,11 +81,11 @@ def _of_calls(profile: Profile) -> Iterator[Edge]:
             yield open_.pop()[1]
 
 
-def _balanced(told: Iterable[Edge]) -> Iterator[Edge]:
-    """The edges of a thread, with the ends that are missing."""
+def _balanced(recorded: Iterable[Edge]) -> Iterator[Edge]:
+    """Yield the edges of a thread, with the ends that are missing."""
     open_: list[Edge] = []
     last_ns = 0
-    for edge in told:
+    for edge in recorded:
         last_ns = edge.time_ns
         if edge.how in BEGINS:
             open_.append(edge)

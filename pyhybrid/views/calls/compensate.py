@@ -15,7 +15,7 @@ COMPENSATED = "compensated: the estimated cost of counting is subtracted from ex
 
 
 def compensate(profile: Profile) -> Profile:
-    """The profile with it subtracted from `exact`, once.
+    """Return the profile with it subtracted from `exact`, once.
 
     Raises PyhybridError where the cost is not known.
     """

@@ -23,10 +23,9 @@ ROOT = 0  # stands for "no Python caller" where a frame id is expected
 
 
 class Tally(Struct):
-    """Sums over activations.  `turns` are calls and resumes; `outer_turns` those of them that were
-    no recursion, and `total_ns` is theirs.  Of a caller's tally that is recursion through it;
-    `entered_ns` leaves out all recursion: the callers' sum is the function's `total_ns`.
-    """
+    """Sum up activations.  `turns` are calls and resumes; `outer_turns` those of them that were no
+    recursion, and `total_ns` is theirs.  In a caller's tally that is recursion through it;
+    `entered_ns` leaves out all recursion: the callers' sum is the function's `total_ns`."""
 
     calls: int = 0
     turns: int = 0
@@ -39,7 +38,7 @@ class Tally(Struct):
 
 
 class FunctionCalls(Tally):
-    """A function: its own sums, and the same by caller (frame ids)."""
+    """Hold a function: its own sums, and the same by caller (frame ids)."""
 
     callers: dict[int, Tally] = made(dict)
 
@@ -50,7 +49,7 @@ def function_calls(
     with_callers: bool = True,
     exact: ExactTable | None = None,
 ) -> dict[int, FunctionCalls]:
-    """What events counted of every function, by frame id.
+    """Return what events counted of every function, by frame id.
 
     Functions with a total below `min_time_ns` are part of their callers: their self time is
     theirs, and what they call is called by them.  So sums stay as they are; functions that no other
@@ -78,14 +77,14 @@ def function_calls(
 
 @made_once
 def own_calls(profile: Profile) -> dict[int, FunctionCalls]:
-    """The same without callers, made once for a profile: not to be changed."""
+    """Return the same without callers, made once for a profile: not to be changed."""
     return function_calls(profile, with_callers=False)
 
 
 def _row_above(
     profile: Profile, rows: dict[tuple[int, int], Exact], thread: int, node: int
 ) -> tuple[int, int] | None:
-    """The key of the nearest path above that has figures on this thread."""
+    """Return the key of the nearest path above that has figures on this thread."""
     parent = profile.nodes.parent
     while node := parent[node]:
         if (thread, node) in rows:
@@ -96,7 +95,7 @@ def _row_above(
 def _sums(
     profile: Profile, exact: ExactTable, hidden: set[int], with_callers: bool
 ) -> dict[int, FunctionCalls]:
-    """By function; the frames of hidden nodes call nothing, and are called by nothing."""
+    """Sum up by function; the frames of hidden nodes call nothing, and are called by nothing."""
     if not exact:
         return {}
     parent, frame, node = profile.nodes.parent, profile.nodes.frame, exact.node
@@ -115,7 +114,7 @@ def _sums(
 
 
 def _calling(profile: Profile, counted: array[int], hidden: set[int]) -> bytearray:
-    """As calling_nodes(), but for `hidden` ones."""
+    """Mark them as calling_nodes() does, but for `hidden` ones."""
     marked = calling_nodes(profile.nodes, profile.frames, counted)
     for node in hidden:
         marked[node] = 0
@@ -123,17 +122,17 @@ def _calling(profile: Profile, counted: array[int], hidden: set[int]) -> bytearr
 
 
 class _Rows:
-    """The figures of the table `exact` in columns, to be added up by groups of its rows."""
+    """Hold the figures of the table `exact` in columns, to be added up by groups of its rows."""
 
     def __init__(self, exact: ExactTable, is_outer: Buffer) -> None:
-        """`is_outer`: 1 for rows that are no recursion."""
+        """Take them; `is_outer`: 1 for rows that are no recursion."""
         self._exact, self._is_outer = exact, is_outer
 
     def tallies[T: Tally](
         self, kind: type[T], group: memoryview, is_outer: Buffer
     ) -> Iterator[tuple[int, T]]:
-        """Each group of rows with its sums, as a `kind` of tally, in order of their first rows;
-        `is_outer`: 1 for rows that are no recursion within the group."""
+        """Yield each group of rows with its sums, as a `kind` of tally, in order of their first
+        rows; `is_outer`: 1 for rows that are no recursion within the group."""
         numbers = take(group, pairs(group, group)[1])  # parents before what they call
         exact, n = self._exact, max(numbers) + 1
         calls, resumes = add_up(group, exact.calls, n), add_up(group, exact.resumes, n)
@@ -154,7 +153,7 @@ class _Rows:
 
 
 def calls_by_thread(profile: Profile) -> dict[tuple[int, int], Tally]:
-    """What events counted of every function on each thread, by thread and frame id.
+    """Return what events counted of every function on each thread, by thread and frame id.
 
     Sums over threads are those of `function_calls`.
     """
@@ -170,7 +169,7 @@ def calls_by_thread(profile: Profile) -> dict[tuple[int, int], Tally]:
 
 
 def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
-    """The same; raises PyhybridError where nothing was traced."""
+    """Return the same; raises PyhybridError where nothing was traced."""
     functions = function_calls(profile, min_time_ns)
     if not functions:
         why = (

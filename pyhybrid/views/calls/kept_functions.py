@@ -12,7 +12,7 @@ from pyhybrid.views.labels import labels_of
 
 
 class KeptFunction(Struct):
-    """A function or region whose calls were kept.
+    """Hold a function or region whose calls were kept.
 
     `name` is its own where no other one has it, else a longer one; `durations` are of all its
     calls, `calls` those in the file, by begin.
@@ -26,12 +26,12 @@ class KeptFunction(Struct):
 
     @property
     def n_lacking(self) -> int:
-        """How many calls are counted that the file does not have."""
+        """Return how many calls are counted that the file does not have."""
         return max(0, self.durations.calls - sum(call.state != "partial" for call in self.calls))
 
 
 def kept_functions(profile: Profile) -> list[KeptFunction]:
-    """Those that were called, most time first."""
+    """Return those that were called, most time first."""
     calls: defaultdict[int, list[Call]] = defaultdict(list)
     for call in profile.calls:
         calls[profile.nodes.frame[call.node]].append(call)
@@ -62,7 +62,7 @@ def kept_functions(profile: Profile) -> list[KeptFunction]:
 
 
 def slowest(calls: list[Call], n: int | None) -> list[Call]:
-    """The n that took longest (None: all), in the order that they are in."""
+    """Return the n that took longest (None: all), in the order that they are in."""
     if n is None or n >= len(calls):
         return calls
     longest = sorted(calls, key=lambda call: call.begin_ns - call.end_ns)[:n]
@@ -71,7 +71,7 @@ def slowest(calls: list[Call], n: int | None) -> list[Call]:
 
 
 def weighted_quantile(values: list[tuple[int, int]], q: float) -> int:
-    """Of (value, weight) the value that the share `q` of the weight does not exceed."""
+    """Return of (value, weight) the value that the share `q` of the weight does not exceed."""
     ordered = sorted(values)
     rank = q * sum(weight for _, weight in ordered)
     seen = 0

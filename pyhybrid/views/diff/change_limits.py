@@ -1,7 +1,7 @@
 """Limits on changes, for continuous integration: `total(train_step) > +5%`.
 
 A limit is exceeded only where the lower end of the change's interval is beyond it: noise is no
-failure.  Where the files could not have shown a change as large as the limit, they do not tell.
+failure.  Where the files could not have shown a change as large as the limit, it is not known.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LIMIT = re.compile(rf"({'|'.join(METRICS)})\((.+)\)\s*>\s*\+?(\d+(?:\.\d*)?)\s*
 
 
 class Limit(NamedTuple):
-    """`metric(name) > +percent%`."""
+    """Hold a limit, `metric(name) > +percent%`."""
 
     metric: str
     name: str
@@ -40,7 +40,7 @@ class Limit(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """Raises ValueError."""
+        """Parse it; raises ValueError."""
         found = _LIMIT.fullmatch(text.strip())
         if not found:
             known = ", ".join(METRICS)
@@ -52,7 +52,7 @@ class Limit(NamedTuple):
 
 
 class Verdict(Record):
-    """WITHIN, EXCEEDED or UNSURE, the change, and a word on why where it is not known."""
+    """Hold WITHIN, EXCEEDED or UNSURE, the change, and a word on why where it is not known."""
 
     limit: str
     state: str
@@ -115,7 +115,7 @@ def _of_steps(comparison: Comparison, limit: Limit) -> tuple[Change | None, str]
 
 
 def _is_named(each: FunctionChange, name: str) -> bool:
-    """By its qualified name or the end of that, or by its whole label."""
+    """Is it named by its qualified name or the end of that, or by its whole label?"""
     function = each.function
     qualified = function.name.replace("<locals>.", "")
     short = name.replace("<locals>.", "")
@@ -123,7 +123,7 @@ def _is_named(each: FunctionChange, name: str) -> bool:
 
 
 def _of_calls(each: FunctionChange) -> Change | None:
-    """Exact: the interval is what the runs themselves say."""
+    """Return the exact change: the interval is what the runs themselves show."""
     if each.calls is None:
         return None
     before, after = each.calls

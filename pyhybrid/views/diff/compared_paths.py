@@ -17,18 +17,18 @@ from pyhybrid.views.diff.function_figures import Function, functions_of, samples
 
 
 class RunOnPaths(Struct):
-    """One run: of paths that it has samples on, itself, the weight in ns and its variance by the
-    error of counting, in periods squared."""
+    """Hold one run: of paths that it has samples on, itself, the weight in ns and its variance by
+    the error of counting, in periods squared."""
 
     period_ns: int
     figures: dict[int, tuple[int, int]]
 
 
 class ComparedPaths:
-    """`parent` and `function` are indexed by path; 0 is the root, parents come first."""
+    """Hold the paths: `parent` and `function` are indexed by path; 0 is the root, parents come
+    first."""
 
     def __init__(self) -> None:
-        """None yet."""
         self.parent: array[int] = array("I", [0])
         self.function: list[Function] = [Function("", "", "")]
         self.runs: list[RunOnPaths] = []

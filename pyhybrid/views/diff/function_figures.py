@@ -1,4 +1,4 @@
-"""What one profile says of each function, under a name that holds in other profiles, too.
+"""What one profile has of each function, under a name that holds in other profiles, too.
 
 A function is known by its qualified name and its file as seen from its import path or from the
 program's working directory, native code by its short name and its library's: neither by lines nor
@@ -25,7 +25,7 @@ NAMELESS = "[nameless]"  # what a library's functions without names are called t
 
 
 class Function(NamedTuple):
-    """A function in any profile; `place`: a file, or a library's name."""
+    """Name a function in any profile; `place`: a file, or a library's name."""
 
     kind: str  # python, native, kernel, region
     name: str
@@ -33,22 +33,22 @@ class Function(NamedTuple):
 
     @property
     def label(self) -> str:
-        """`name (place)`; regions have none."""
+        """Return `name (place)`; regions have none."""
         name = f"[{self.name}]" if self.kind == "region" else self.name
         return f"{name} ({self.place})" if self.place else name
 
 
 class Sampled(NamedTuple):
-    """Sampled time and its variance by the error of counting (Poisson)."""
+    """Hold sampled time and its variance by the error of counting (Poisson)."""
 
     time_ns: float
     variance: float
 
 
 class Figures(Struct):
-    """Of one function: `total` with what it called, `self` in itself, `below` (of Python functions)
-    in itself and the native code that it called; `calls` and `time_ns` (their total) are exact, and
-    None where nothing was traced."""
+    """Hold one function's: `total` with what it called, `self` in itself, `below` (of Python
+    functions) in itself and the native code that it called; `calls` and `time_ns` (their total) are
+    exact, and None where nothing was traced."""
 
     samples: int  # in `total`
     total: Sampled
@@ -59,7 +59,7 @@ class Figures(Struct):
 
 
 class RunFigures(Struct):
-    """Of one profile; `all` is the whole program, `absent` a function that was not seen."""
+    """Hold one profile's; `all` is the whole program, `absent` a function that was not seen."""
 
     functions: dict[Function, Figures]
     all: Figures
@@ -85,7 +85,7 @@ def run_figures(profile: Profile) -> RunFigures:
 
 
 def functions_of(profile: Profile) -> dict[int, Function]:
-    """By frame id; pseudo-frames are none."""
+    """Return them by frame id; pseudo-frames are none."""
     directory = str(profile.meta.get("cwd") or "")
     return {
         frame.id: _function(profile, frame, directory)
@@ -106,7 +106,7 @@ def _function(profile: Profile, frame: Frame, directory: str) -> Function:
 
 
 class NodeSamples(Struct):
-    """Of each folded node by itself: samples, their weight in ns, its variance by the error of
+    """Hold each folded node by itself: samples, their weight in ns, its variance by the error of
     counting, in periods squared; and the time in which pools spun."""
 
     samples: array[int]
@@ -116,7 +116,7 @@ class NodeSamples(Struct):
 
 
 def samples_of_nodes(profile: Profile) -> NodeSamples:
-    """Of FoldedTree.of(profile)."""
+    """Return those of FoldedTree.of(profile)."""
     tree, period_ns = FoldedTree.of(profile), profile.period_ns
     n_bytes = 8 * len(tree.parent)
     samples, weights, variances = (array("q", bytes(n_bytes)) for _ in range(3))

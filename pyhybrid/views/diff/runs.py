@@ -36,7 +36,7 @@ LEAST_NS = 1_000_000  # of a function's exact time in a run, and that share of t
 
 
 class Side(Record):
-    """The runs before, or after."""
+    """Hold the runs before, or after."""
 
     files: list[str]
     command: str
@@ -47,18 +47,19 @@ class Side(Record):
 
 
 class FunctionChange(Struct):
-    """Of one function; what is not known is None.  Times are means over runs, in nanoseconds.
+    """Hold the change of one function; what is not known is None.  Times are means over runs, in
+    nanoseconds.
 
     `differs`: the change of `total` is more than noise, as far as all functions' changes together
-    can tell; None: not compared (too few samples, or the kernel's in so few runs).
-    `calls_differ`: not as often in each run.
+    show; None: not compared (too few samples, or the kernel's in so few runs).  `calls_differ`: not
+    as often in each run.
     """
 
     function: Function
     calls: tuple[list[int], list[int]] | None = None
     calls_differ: bool = False
     per_call: Change | None = None
-    per_call_differs: bool | None = None  # None: one run does not tell
+    per_call_differs: bool | None = None  # None: one run does not show it
     total: Change | None = None
     self: Change | None = None
     below: Change | None = None
@@ -67,25 +68,26 @@ class FunctionChange(Struct):
 
     @property
     def own_difference_ns(self) -> float:
-        """By how much its own time changed: with native code, of Python functions."""
+        """Return by how much its own time changed: with native code, of Python functions."""
         own = self.below if self.function.kind == "python" else self.self
         return own.after - own.before if own else 0
 
 
 class Comparison(Struct):
-    """What changed; `all` is the sampled time of the whole program, `steps` are of a training."""
+    """Hold what changed; `all` is the sampled time of the whole program, `steps` are of a
+    training."""
 
     before: Side
     after: Side
     notes: list[str]  # what else differs
-    by_runs: bool  # the runs themselves tell the errors
+    by_runs: bool  # the errors come from the runs themselves
     all: Change | None
     functions: list[FunctionChange] = made(list)
     steps: list[StepChange] = made(list)
 
     @property
     def tested(self) -> list[FunctionChange]:
-        """Those whose sampled time was compared."""
+        """Return those whose sampled time was compared."""
         return [each for each in self.functions if each.differs is not None]
 
 
@@ -106,7 +108,7 @@ def compare(
 
 
 class _Run:
-    """What is compared of one profile."""
+    """Hold what is compared of one profile."""
 
     def __init__(self, profile: Profile, same: SameFunctions, paths: ComparedPaths | None) -> None:
         figures, process = run_figures(profile), profile.process
@@ -125,11 +127,12 @@ class _Run:
         self._absent = figures.absent
 
     def of(self, function: Function) -> Figures:
-        """What the run says of any function."""
+        """Return what the run has of any function."""
         return self.functions.get(function, self._absent)
 
     def time_of_call(self, function: Function) -> float | None:
-        """The exact time of one, in nanoseconds; None: not known, or it takes little in all."""
+        """Return the exact time of one, in nanoseconds; None: not known, or it takes little in
+        all."""
         figures = self.of(function)
         if not figures.calls or not figures.time_ns:
             return None
@@ -138,7 +141,7 @@ class _Run:
 
 
 def _facts(profile: Profile) -> dict[str, str]:
-    """What should be the same in all runs."""
+    """Return what should be the same in all runs."""
     meta = profile.meta
     chosen = [f"-t {each}" for each in meta.get("functions") or ()]
     chosen += ["--c-calls"] if meta.get("c_calls") else []
@@ -156,7 +159,8 @@ def _facts(profile: Profile) -> dict[str, str]:
 
 
 def _command(argv: list[str]) -> str:
-    """The command line, absolute paths by their last part: they may lie in another folder."""
+    """Return the command line, absolute paths by their last part: they may lie in another
+    folder."""
     words = [os.path.basename(word) if word.startswith("/") else word for word in argv]
     return " ".join(words) or "?"
 
@@ -181,13 +185,13 @@ def _compared(before: list[_Run], after: list[_Run]) -> Comparison:
 
 
 def _steps(before: list[_Run], after: list[_Run]) -> list[StepChange]:
-    """Where all runs have some."""
+    """Compare the steps, where all runs have some."""
     sides = [[run.steps for run in runs if run.steps] for runs in (before, after)]
     return step_changes(*sides) if [*map(len, sides)] == [len(before), len(after)] else []
 
 
 class _Compared:
-    """Makes changes of what the runs say."""
+    """Make changes of what the runs have."""
 
     def __init__(
         self,
@@ -201,11 +205,12 @@ class _Compared:
         self._least = max(LEAST_SAMPLES * min(len(before), len(after)), round(n * LEAST_SHARE))
 
     def sampled(self, of: Callable[[_Run], Sampled]) -> Change:
-        """A sampled time's change."""
+        """Return a sampled time's change."""
         return change(*(self._mean(*zip(*map(of, runs), strict=True)) for runs in self._sides))
 
     def function(self, function: Function) -> FunctionChange:
-        """All that is known of a function's change; not yet what differs by more than noise."""
+        """Return all that is known of a function's change; not yet what differs by more than
+        noise."""
         before, after = ([run.of(function) for run in runs] for runs in self._sides)
         made = FunctionChange(function, samples=sum(each.samples for each in before + after))
         if made.samples >= self._least:
@@ -234,7 +239,7 @@ class _Compared:
 
 
 def _judge(functions: list[FunctionChange]) -> None:
-    """Say which changes are more than noise, in view of how many there are."""
+    """Mark which changes are more than noise, in view of how many there are."""
     totals = [(each, each.total.p) for each in functions if each.total]
     for (each, _), found in zip(totals, discoveries([p for _, p in totals]), strict=True):
         each.differs = found
@@ -260,7 +265,7 @@ def _mean(values: list[int | None]) -> float | None:
 
 
 def _notes(before: list[_Run], after: list[_Run]) -> list[str]:
-    """In what else the runs differ."""
+    """Return in what else the runs differ."""
     notes = []
     for fact in before[0].facts:
         one, other = (sorted({run.facts[fact] for run in runs}) for runs in (before, after))

@@ -14,15 +14,14 @@ GENERIC = ("__init__.py", "__main__.py")  # say nothing without their folder
 
 
 class SameFunctions:
-    """Functions of the profiles so far, each under the name that it had first."""
+    """Hold functions of the profiles so far, each under the name that it had first."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._known: dict[Function, None] = {}  # a set in order of time
         self._by_file: defaultdict[_Key, list[Function]] = defaultdict(list)
 
     def names(self, functions: Iterable[Function]) -> dict[Function, Function]:
-        """What each function of a further profile is called; no two are one."""
+        """Return what each function of a further profile is called; no two are one."""
         functions = list(functions)
         names = {each: each for each in functions if each in self._known}
         left: defaultdict[_Key, list[Function]] = defaultdict(list)
@@ -46,7 +45,8 @@ def _key(function: Function) -> _Key:
 
 
 def _alike(function: Function, new: list[Function], known: list[Function]) -> Function | None:
-    """The one of `known` that is most like it, if it is the one of `new` that is most like that."""
+    """Return the one of `known` that is most like it, if it is the one of `new` that is most like
+    that."""
     if function.kind != "python":
         return None
     found = _best(function, known)
@@ -54,7 +54,8 @@ def _alike(function: Function, new: list[Function], known: list[Function]) -> Fu
 
 
 def _best(function: Function, others: list[Function]) -> Function | None:
-    """The one whose path agrees with the function's for longest; None: several do, or too short."""
+    """Return the one whose path agrees with the function's for longest; None: several do, or too
+    short."""
     shared = [(_shared(function.place, each.place), each) for each in others]
     most = max((n for n, _ in shared), default=0)
     best = [each for n, each in shared if n == most]
@@ -63,7 +64,7 @@ def _best(function: Function, others: list[Function]) -> Function | None:
 
 
 def _shared(a: str, b: str) -> int:
-    """How many parts the ends of two paths have in common."""
+    """Return how many parts the ends of two paths have in common."""
     n = 0
     for one, other in zip(reversed(a.split("/")), reversed(b.split("/")), strict=False):
         if one != other:

@@ -18,20 +18,20 @@ from statistics import NormalDist
 from pyhybrid.base.quantiles import quantile
 from pyhybrid.tables.schema import Record
 
-ALPHA = 0.05  # of intervals, and of false discoveries among what is said to differ
+ALPHA = 0.05  # of intervals, and of false discoveries among what is reported to differ
 POWER = 0.8  # a change of the smallest visible size is found so often
 # What runs of one program on a quiet machine differ by, beyond the error of counting, which one run
-# does not tell.  A machine that is busier in one of two runs changes more: several runs show it.
+# does not show.  A machine that is busier in one of two runs changes more: several runs show it.
 RUN_TO_RUN = 0.025
 # Of a series: of more batches the spread is known better, but they are less independent.
 LEAST_BATCHES, MOST_BATCHES = 5, 30
-FEW_RUNS = 3  # from so many a side on, the runs themselves tell their spread
+FEW_RUNS = 3  # from so many a side on, the runs themselves show their spread
 
 _NORMAL = NormalDist()
 
 
 class Mean(Record):
-    """A mean over runs; `variance` is its own, with `freedom` degrees of freedom."""
+    """Hold a mean over runs; `variance` is its own, with `freedom` degrees of freedom."""
 
     value: float
     variance: float
@@ -39,7 +39,7 @@ class Mean(Record):
 
 
 class Change(Record):
-    """From one mean to another; changes are relative: 0.05 is 5 % more.
+    """Hold the change from one mean to another; changes are relative: 0.05 is 5 % more.
 
     `low` and `high` are the ends of the 95 % interval.  `visible` is the smallest change that such
     data show four times in five.  All are infinite where nothing is known.
@@ -55,14 +55,16 @@ class Change(Record):
 
 
 def of_counts(values: Sequence[float], variances: Sequence[float]) -> Mean:
-    """The mean of a few runs, by the error of counting alone, and what runs differ by at least."""
+    """Return the mean of a few runs, by the error of counting alone, and what runs differ by at
+    least."""
     n = len(values)
     value = sum(values) / n
     return Mean(value, sum(variances) / n**2 + (RUN_TO_RUN * value) ** 2 / n)
 
 
 def of_runs(values: Sequence[float], variances: Sequence[float]) -> Mean:
-    """The mean of several runs, by how they differ, or by the error of counting if it is larger."""
+    """Return the mean of several runs, by how they differ, or by the error of counting if it is
+    larger."""
     n = len(values)
     value = sum(values) / n
     spread = sum((each - value) ** 2 for each in values) / (n - 1)
@@ -70,7 +72,7 @@ def of_runs(values: Sequence[float], variances: Sequence[float]) -> Mean:
 
 
 def mean_of_series(values: Sequence[float]) -> Mean:
-    """Of times in the order in which they were taken, at least two.
+    """Return the mean of times in the order in which they were taken, at least two.
 
     A slow one may be among other slow ones: batches of them are nearly independent (Conway, 1963).
     """
@@ -82,8 +84,8 @@ def mean_of_series(values: Sequence[float]) -> Mean:
 
 
 def median_of_series(values: Sequence[float]) -> Mean:
-    """Of the same: quantiles that lie as far from the median as the share of values below it is
-    uncertain (Woodruff, 1952)."""
+    """Return the median of the same: quantiles that lie as far from the median as the share of
+    values below it is uncertain (Woodruff, 1952)."""
     median = quantile(values, 0.5)
     variance, freedom = _batches([float(each <= median) for each in values])
     error = min(0.5, sqrt(max(variance, 0.25 / len(values))))
@@ -92,7 +94,7 @@ def median_of_series(values: Sequence[float]) -> Mean:
 
 
 def _batches(values: Sequence[float]) -> tuple[float, float]:
-    """The variance of their mean, and its degrees of freedom."""
+    """Return the variance of their mean, and its degrees of freedom."""
     n = len(values)
     n_batches = max(min(n, LEAST_BATCHES), min(MOST_BATCHES, round(sqrt(n))))
     bounds = [n * i // n_batches for i in range(n_batches + 1)]
@@ -103,7 +105,8 @@ def _batches(values: Sequence[float]) -> tuple[float, float]:
 
 
 def of_series(series: Sequence[Mean]) -> Mean:
-    """The mean of a few runs' means, by their own errors, and what runs differ by at least."""
+    """Return the mean of a few runs' means, by their own errors, and what runs differ by at
+    least."""
     n = len(series)
     value = sum(each.value for each in series) / n
     parts = [(each.variance / n**2, each.freedom) for each in series]
@@ -113,7 +116,7 @@ def of_series(series: Sequence[Mean]) -> Mean:
 
 
 def change(before: Mean, after: Mean) -> Change:
-    """What the two means say of a change."""
+    """Return what the two means show of a change."""
     variance = before.variance + after.variance
     difference = after.value - before.value
     freedom = _freedom(before, after)
@@ -131,20 +134,20 @@ def change(before: Mean, after: Mean) -> Change:
 
 
 def without_error(before: float, after: float) -> Change:
-    """A change of which nothing tells how large its error is."""
+    """Return a change whose error is not known."""
     relative = after / before - 1 if before else (inf if after else 0.0)
     return Change(before, after, relative, -inf, inf, 1.0, inf)
 
 
 def _freedom(a: Mean, b: Mean) -> float:
-    """Welch's and Satterthwaite's, of the difference."""
+    """Return Welch's and Satterthwaite's, of the difference."""
     parts = [each.variance**2 / each.freedom for each in (a, b)]
     total = sum(parts)
     return (a.variance + b.variance) ** 2 / total if total else inf
 
 
 def _ratio_interval(before: Mean, after: Mean, critical: float) -> tuple[float, float]:
-    """All ratios r, from 0 on, for which `after - r * before` may be 0 (Fieller)."""
+    """Return all ratios r, from 0 on, for which `after - r * before` may be 0 (Fieller)."""
     a, b, squared = before.value, after.value, critical**2
     first = a * a - squared * before.variance
     last = b * b - squared * after.variance
@@ -156,8 +159,8 @@ def _ratio_interval(before: Mean, after: Mean, critical: float) -> tuple[float, 
 
 
 def discoveries(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
-    """Which of several tests find something: of those that do, a share of `alpha` do by chance
-    (Benjamini and Hochberg, 1995)."""
+    """Return which of several tests find something: of those that do, a share of `alpha` do by
+    chance (Benjamini and Hochberg, 1995)."""
     ranked = sorted(p_values)
     n = len(ranked)
     passing = [p for rank, p in enumerate(ranked, 1) if p <= alpha * rank / n]
@@ -166,7 +169,7 @@ def discoveries(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
 
 
 def student_p(t: float, freedom: float) -> float:
-    """How often |T| is at least |t| by chance."""
+    """Return how often |T| is at least |t| by chance."""
     if isinf(freedom):
         return 2 * _NORMAL.cdf(-abs(t))
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
@@ -174,7 +177,7 @@ def student_p(t: float, freedom: float) -> float:
 
 @cache
 def student_quantile(p: float, freedom: float) -> float:
-    """The t that |T| reaches with probability `p`: 1.96 for 5 % and infinite freedom."""
+    """Return the t that |T| reaches with probability `p`: 1.96 for 5 % and infinite freedom."""
     if isinf(freedom):
         return -_NORMAL.inv_cdf(p / 2)
     # By Newton's method, from the left: the probability is convex, and the normal's t is smaller.
@@ -190,8 +193,9 @@ def student_quantile(p: float, freedom: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularized incomplete beta function, by its continued fraction (Abramowitz and Stegun,
-    26.5.8), which converges fast on one side of its mean; the other side is one minus that."""
+    """Return the regularized incomplete beta function, by its continued fraction (Abramowitz and
+    Stegun, 26.5.8), which converges fast on one side of its mean; the other side is one minus
+    that."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -201,7 +205,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
-    """By Lentz's method, to 14 digits."""
+    """Return it by Lentz's method, to 14 digits."""
     tiny = 1e-300
     above, below = 1.0, 1 - (a + b) * x / (a + 1)
     below = 1 / (below or tiny)

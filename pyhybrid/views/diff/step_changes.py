@@ -1,6 +1,6 @@
 """The steps of trainings, compared: how the time of a step, and of each of its phases, changed.
 
-Each step is one observation, so that one run a side tells its error (significance.py); with three
+Each step is one observation, so that one run a side shows its error (significance.py); with three
 or more a side the runs themselves do.
 """
 
@@ -28,13 +28,13 @@ from pyhybrid.views.training.phases import all_phases
 from pyhybrid.views.training.steps import steps_of
 
 TOTAL, CPU = "total", "cpu"  # beside the phases' names
-LEAST_STEPS = 20  # fewer of one run do not tell the error
+LEAST_STEPS = 20  # fewer of one run do not show the error
 _NONE = Mean(0, 0)  # of a phase that a run did not have
 
 
 class StepFigures(Record):
-    """Of one run: how many steps; of `total`, `cpu` and each phase the median and the mean, in
-    nanoseconds."""
+    """Hold the steps of one run: how many; of `total`, `cpu` and each phase the median and the
+    mean, in nanoseconds."""
 
     n_steps: int
     medians: dict[str, Mean]
@@ -42,11 +42,11 @@ class StepFigures(Record):
 
 
 class StepChange(Struct):
-    """Of the wall-clock time of a step (`total`), of one of its phases, or of the step's CPU time
-    in the thread that runs it (`cpu`).
+    """Hold the change of the wall-clock time of a step (`total`), of one of its phases, or of the
+    step's CPU time in the thread that runs it (`cpu`).
 
     `n_steps`: of each run before, and after.  `..._differs`: by more than noise, in view of how
-    many there are; None: too few steps to tell.
+    many there are; None: there are too few steps.
     """
 
     name: str
@@ -58,7 +58,7 @@ class StepChange(Struct):
 
 
 def step_figures(profile: Profile) -> StepFigures | None:
-    """None: there are no steps."""
+    """Return the figures; None: there are no steps."""
     found = steps_of(profile)
     if not found:
         return None
@@ -76,7 +76,7 @@ def step_figures(profile: Profile) -> StepFigures | None:
 
 
 def step_changes(before: Sequence[StepFigures], after: Sequence[StepFigures]) -> list[StepChange]:
-    """Of all runs before and after."""
+    """Return the changes of all runs before and after."""
     sides = before, after
     ran = {name for run in [*before, *after] for name in run.medians}
     names = [name for name in (TOTAL, CPU, *all_phases()) if name in ran]
@@ -111,7 +111,7 @@ def _by_runs(series: Sequence[Mean]) -> Mean:
 
 
 def _found(changes: Iterable[Change]) -> list[bool | None]:
-    """Which are more than noise; None: nothing tells."""
+    """Return which are more than noise; None: it is not known."""
     made = list(changes)
     known = [each for each in made if each.low > -inf]
     verdicts = dict(zip(map(id, known), discoveries([each.p for each in known]), strict=True))

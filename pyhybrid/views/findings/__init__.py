@@ -1,6 +1,6 @@
 """Findings: what an expert would see first in a profile, in words, each with its evidence.
 
-The rules are data, findings.toml: which measure, from what size on, what is said.  Measures are
+The rules are data, findings.toml: which measure, from what size on, which text.  Measures are
 functions of a profile's columns (finding_measures.py).
 """
 
@@ -32,9 +32,9 @@ _MEASURES = {
 
 
 class Finding(Record):
-    """One: a sentence, the command that shows more, and the numbers behind it.
+    """A finding is a sentence, the command that shows more, and the numbers behind it.
 
-    `share` (0..1) says how much it is about; `evidence` are seconds, shares, numbers and names.
+    `share` (0..1) is how much it is about; `evidence` are seconds, shares, numbers and names.
     """
 
     rule: str
@@ -51,10 +51,11 @@ class Found(Record):
 
 
 def findings(profile: Profile) -> list[Finding]:
-    """At most five, what is about most first; none where nothing stands out.  Of a training what is
-    about its beginning alone comes last, but of those that are SHOWN where it is most of the run.
+    """Return at most five, what is about most first; none where nothing stands out.  Of a training
+    what is about its beginning alone comes last, but of those that are SHOWN where it is most of
+    the run.
 
-    Of a part of the samples nothing is said: shares of it mean something else.
+    A part of the samples has none: shares of it mean something else.
     """
     if profile.view.by_time:
         return []
@@ -99,7 +100,7 @@ SHARES = ("share", "held", "gapped", "truncated")
 
 
 def _shown(key: str, value: Any) -> str:
-    """A number of evidence as it stands in a sentence."""
+    """Return a number of evidence as it stands in a sentence."""
     if key in SHARES:
         return f"{value:.0%}"
     if key in ("seconds", "cpu", "wall", "recorded"):

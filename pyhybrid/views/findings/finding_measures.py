@@ -34,7 +34,7 @@ LEAST_WAITING = 0.95  # of the time of a thread of a native pool that only waits
 
 
 def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Weight at or below the functions of the rule."""
+    """Measure weight at or below the functions of the rule."""
     names, library = NamePatterns(rule["functions"]), rule["library"]
     of_rule = NamePatterns([library])
 
@@ -68,8 +68,8 @@ def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
 def _nameless_callers(
     measured: Measured, is_library: Callable[[str], bool], called: list[str]
 ) -> set[int]:
-    """The library's functions without a name that call ones which the interpreter's method tables
-    call so: that is what they are known by."""
+    """Return the library's functions without a name that call ones which the interpreter's method
+    tables call so: that is what they are known by."""
     frames, names = measured.profile.frames, NamePatterns(called)
     of_name = {f.id for f in frames.values() if f.python_name and names.match(f.python_name)}
     paths = {m.id: m.path for m in measured.profile.modules.values()}
@@ -85,7 +85,7 @@ def _nameless_callers(
 
 
 def _unnamed_kernel(measured: Measured, names: NamePatterns) -> memoryview:
-    """1 for nodes of a kernel that tells no names, right below functions of these names."""
+    """Mark with 1 nodes of a kernel that hides names, right below functions of these names."""
     kinds = {}
     for frame in measured.profile.frames.values():
         if frame.kind == "kernel":
@@ -99,14 +99,14 @@ def _unnamed_kernel(measured: Measured, names: NamePatterns) -> memoryview:
 
 
 def _either(one: Buffer, other: Buffer) -> memoryview:
-    """1 where either is, of two columns of marks."""
+    """Mark with 1 where either is, of two columns of marks."""
     n = memoryview(one).nbytes
     return memoryview((int.from_bytes(one) | int.from_bytes(other)).to_bytes(n))
 
 
 def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Threads of a pool that spin for one another, of the pool that does so most: those that sleep
-    do not (wall-clock time sees both)."""
+    """Measure threads of a pool that spin for one another, of the pool that does so most: those
+    that sleep do not (wall-clock time sees both)."""
     where, node_of = spinning(measured.profile), measured.profile.stacks.node
     rows = [r for r in measured.profile.sampled if where[node_of[r.stack]] and not r.waits]
     by_pool: Counter[int] = Counter()
@@ -134,7 +134,7 @@ def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Import statements, and the module whose import took most."""
+    """Measure import statements, and the module whose import took most."""
     found = imports_of(measured.profile)
     weight_ns = measured.weight_ns(found.where)
     if not weight_ns:
@@ -144,7 +144,8 @@ def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Threads that wait for the GIL, and the Python function that held it most of that time."""
+    """Measure threads that wait for the GIL, and the Python function that held it most of that
+    time."""
     if measured.waiting_ns < rule["least_share"] * measured.all_ns:
         return None
     waits: list[int] = []
@@ -180,8 +181,8 @@ def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """The function whose many short calls take most of the traced time; calls within one of its
-    own are part of that one's time."""
+    """Find the function whose many short calls take most of the traced time; calls within one of
+    its own are part of that one's time."""
     exact, n = measured.profile.exact, measured.n_frames
     of_row = take(measured.frame, exact.node)
     everywhere = bytes([1]) * len(measured.parent)
@@ -209,7 +210,7 @@ def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """The Python function that native code of the rule calls, which takes most time."""
+    """Find the Python function that native code of the rule calls, which takes most time."""
     profile, names = measured.profile, NamePatterns(rule["callers"])
     kinds = {f.id: _PYTHON for f in profile.frames.values() if f.kind == "python"}
     kinds |= {f.id: _NAMELESS for f in profile.frames.values() if f.is_nameless}
@@ -249,8 +250,8 @@ def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def blocked(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """What waited most by exact times: the main thread, an event loop, or other threads that did so
-    in the same function; and where."""
+    """Find what waited most by exact times: the main thread, an event loop, or other threads that
+    did so in the same function; and where."""
     groups: defaultdict[tuple[str, int], list[ThreadWaits]] = defaultdict(list)
     for each in waits_of(measured.profile):
         if each.functions:
@@ -287,7 +288,7 @@ def blocked(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def throttled(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """A container's quota of CPU time, where it held the program back."""
+    """Measure a container's quota of CPU time, where it held the program back."""
     meta = measured.profile.meta
     ns = int(meta.get("throttled_ns") or 0)
     if not ns or not measured.wall_ns:
@@ -301,8 +302,8 @@ def _waited_ns(threads: list[ThreadWaits]) -> int:
 
 
 def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Few samples, for the program hardly ran.  Of what ran while profiling was paused (`-p`) it is
-    not known."""
+    """Find out why there are few samples: the program hardly ran.  What ran while profiling was
+    paused (`-p`) is not known."""
     meta, cpu_ns = measured.profile.meta, measured.profile.process.cpu_ns
     if meta.get("clock") != "cpu" or meta.get("mode") == "trace" or not measured.wall_ns:
         return None
@@ -318,7 +319,7 @@ def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def lost(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Signals without a sample."""
+    """Count signals without a sample."""
     signals = sum(thread.signals for thread in measured.profile.threads.values())
     reasons: Counter[str] = Counter()
     for loss in measured.profile.losses:
@@ -330,13 +331,13 @@ def lost(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def unaccounted(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """CPU time of the process that no thread's samples stand for."""
+    """Measure CPU time of the process that no thread's samples stand for."""
     ns, cpu_ns = unaccounted_ns(measured.profile), measured.profile.process.cpu_ns
     return {"share": ns / cpu_ns, "seconds": ns / 1e9} if cpu_ns else None
 
 
 def broken(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Stacks that are not whole."""
+    """Measure stacks that are not whole."""
     shares = stack_quality(measured.profile)
     gapped, truncated = shares[GAPPED], shares[TRUNCATED]
     share = gapped + truncated
@@ -360,7 +361,7 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
 
 
 def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Threads that no Python ran on, and that hardly ever ran; and what they are, mostly: the
+    """Find threads that no Python ran on, and that hardly ever ran; and what they are, mostly: the
     outermost function of theirs that is shown."""
     profile = measured.profile
     node_of = profile.stacks.node

@@ -18,7 +18,7 @@ Evidence = dict[str, Any] | None
 
 
 class Measured(NodeWeights):
-    """A profile's sampled time by node, and what else several measures ask for."""
+    """Hold a profile's sampled time by node, and what else several measures ask for."""
 
     def __init__(self, profile: Profile) -> None:
         super().__init__(profile)
@@ -27,24 +27,24 @@ class Measured(NodeWeights):
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Those of a training; empty: it is none."""
+        """Return those of a training; empty: it is none."""
         found = steps_of(self.profile)
         return found.steps if found else []
 
     @cached_property
     def step_samples(self) -> StepSamples:
-        """The samples, by when they were."""
+        """Return the samples, by when they were."""
         return StepSamples(self.profile)
 
     @cached_property
     def labels(self) -> dict[int, str]:
-        """Frames as views write them."""
+        """Return frames as views write them."""
         return labels_of(self.profile, full_names=False)
 
     @cached_property
     def python_frames(self) -> memoryview:
-        """Of each node the nearest Python function's frame, itself or above, but for importlib's;
-        0: none."""
+        """Return for each node the nearest Python function's frame, itself or above, but for
+        importlib's; 0: none."""
         frames = self.profile.frames.values()
         python = self.marked(
             f.id for f in frames if f.kind == "python" and f.file not in IMPORT_FILES
@@ -52,11 +52,11 @@ class Measured(NodeWeights):
         return take(self.frame, nearest(self.parent, python))
 
     def most(self, where: Buffer) -> str:
-        """The Python function in which most of the weight there is."""
+        """Return the Python function in which most of the weight there is."""
         by_frame = add_up(self.python_frames, self.self_ns, self.n_frames, where)
         frame = max(range(len(by_frame)), key=by_frame.__getitem__)
         return self.labels[frame] if frame else "native code"
 
     def share(self, weight_ns: int) -> dict[str, Any]:
-        """Of all weight."""
+        """Return the share of all weight."""
         return {"share": weight_ns / self.all_ns, "seconds": weight_ns / 1e9}

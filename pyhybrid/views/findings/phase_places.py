@@ -1,8 +1,8 @@
 """In which function, and at which line of the program, a phase of a training's steps is spent.
 
-Samples tell, where the thread ran.  Where it mostly waited, exact times do: which function of the
-program was called in that phase, and returned late.  At which of its lines it waited is not known
-then: samples of CPU time have none of a wait.
+Samples show it, where the thread ran.  Where it mostly waited, exact times do: which function of
+the program was called in that phase, and returned late.  At which of its lines it waited is not
+known then: samples of CPU time have none of a wait.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ MOST = 0.5  # of a phase's time is in the function that is named
 
 
 class PhasePlace(NamedTuple):
-    """`function` as views write it, the line behind it (`, line 7`) if it is known, and whether the
-    thread ran: the part of the phase's time that it had a processor."""
+    """Hold `function` as views write it, the line behind it (`, line 7`) if it is known, and
+    whether the thread ran: the part of the phase's time that it had a processor."""
 
     function: str
     at: str
@@ -31,7 +31,7 @@ class PhasePlace(NamedTuple):
 
 
 def phase_place(measured: Measured, phase: str) -> PhasePlace:
-    """Of all steps together."""
+    """Return that of all steps together."""
     samples, steps = measured.step_samples, measured.steps
     spans = [(step.thread, spans_of(step, phase)) for step in steps]
     taken_ns = sum(step.phases.get(phase, 0) for step in steps)
@@ -60,8 +60,8 @@ def phase_place(measured: Measured, phase: str) -> PhasePlace:
 
 
 def waited_in(measured: Measured, phase: str) -> int:
-    """The program's function that has most of a phase's exact time, of several the innermost with
-    nearly as much; 0: none has half of it, or the phase has no functions of its own."""
+    """Return the program's function that has most of a phase's exact time, of several the innermost
+    with nearly as much; 0: none has half of it, or the phase has no functions of its own."""
     profile, n = measured.profile, measured.n_frames
     of_phase = [frame for frame, each in frame_phases(profile).items() if each == phase]
     if not of_phase:

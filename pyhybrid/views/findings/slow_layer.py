@@ -26,11 +26,11 @@ _IN_BLOCK = re.compile(r"\.\d+(?=\.)")  # the block's number, in a path
 
 
 def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Of the steps' time, or the run's, what one module took in both passes, without those in it:
-    if that is the rule's part `alone` (of a library's class: `alone_of_library`), or `times` as
-    much as others like it.  By samples where nothing was counted.  Of a GPU it tells nothing.
-    Compiling does not count; of a module that was compiled, which is itself and all in it, its part
-    alone tells nothing."""
+    """Measure of the steps' time, or the run's, what one module took in both passes, without those
+    in it: if that is the rule's part `alone` (of a library's class: `alone_of_library`), or `times`
+    as much as others like it.  Where nothing was counted it goes by samples.  It has nothing on a
+    GPU.  Compiling does not count; of a module that was compiled, which is itself and all in it,
+    its part alone means nothing."""
     profile = measured.profile
     if profile.gpu or not any(frame.is_object for frame in profile.frames.values()):
         return None
@@ -65,8 +65,9 @@ def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def uncompiled(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Of the steps' time, or the run's, what one of the program's functions took in both passes,
-    without what it called: one that runs as it is written, below a module that was compiled."""
+    """Measure of the steps' time, or the run's, what one of the program's functions took in both
+    passes, without what it called: one that runs as it is written, below a module that was
+    compiled."""
     profile, n = measured.profile, measured.n_frames
     found = compiles_of(profile)
     if not found:
@@ -97,7 +98,7 @@ def uncompiled(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def _called_by(profile: Profile, functions: Set[int], program: Set[int]) -> set[int]:
-    """The modules that call these functions with none of the program's in between."""
+    """Return the modules that call these functions with none of the program's in between."""
     nodes, frames, found = profile.nodes, profile.frames, set()
     for node, frame in enumerate(nodes.frame):
         if frame in functions:
@@ -109,8 +110,8 @@ def _called_by(profile: Profile, functions: Set[int], program: Set[int]) -> set[
 
 
 class _Times:
-    """`own_ns`: of each module by its path, in both passes, without compiling and without modules
-    in it; `all_ns`: of what they are part, which is called `whole`."""
+    """Hold `own_ns`: of each module by its path, in both passes, without compiling and without
+    modules in it; `all_ns`: of what they are part, which is called `whole`."""
 
     def __init__(self, measured: Measured, modules: list[ModuleFigures]) -> None:
         self.own_ns = {
@@ -126,7 +127,7 @@ class _Times:
             self._only_in_steps(measured, modules)
 
     def _only_in_steps(self, measured: Measured, modules: list[ModuleFigures]) -> None:
-        """Without the part that by samples ran outside of steps: evaluation."""
+        """Leave out the part that by samples ran outside of steps: evaluation."""
         samples = measured.step_samples
         for step in measured.steps:
             spans = [(step.begin_ns, step.end_ns)]
@@ -138,22 +139,24 @@ class _Times:
                 self.own_ns[m.name] -= round((1 - part) * m.exact_own_ns)
 
     def ran(self, module: str) -> float:
-        """Its part of what the steps' threads ran, by samples; 1 where there are none of it."""
+        """Return its part of what the steps' threads ran, by samples; 1 where there are none of
+        it."""
         if not self._weight_ns:
             return 1.0
         return (self._weights[module, False] + self._weights[module, True]) / self._weight_ns
 
 
 def _key(module: ModuleFigures, forward: dict[str, Frame]) -> tuple[str, str]:
-    """Equal for those to be compared: the class, and of a library's the place; one that is in no
-    block is alone."""
+    """Return a key, equal for those to be compared: the class, and of a library's the place; one
+    that is in no block is alone."""
     if module.name in forward:
         return module.of_class, ""
     return module.of_class, _IN_BLOCK.sub(".*", module.name)
 
 
 def _program_forwards(profile: Profile) -> dict[str, Frame]:
-    """Of each module whose `forward` is the program's own that function, by the module's path."""
+    """Return for each module whose `forward` is the program's own that function, by the module's
+    path."""
     tree, frames, found = FoldedTree.of(profile), profile.frames, {}
     ending, program = torch.modules()["direct"], program_frames(profile)
     for parent, number in zip(tree.parent, tree.frame, strict=True):

@@ -1,6 +1,5 @@
 """What findings measure of trainings: shares of the steps' time (steps.py), or of the backward
-pass, and what is compiled again.
-"""
+pass, and what is compiled again."""
 
 import os
 from collections import Counter
@@ -31,8 +30,8 @@ _IS_1, _IS_2 = (bytes(state == which for state in range(256)) for which in (1, 2
 
 
 def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """The rule's `phase` of the steps, and where it is spent (phase_places.py); with `functions`
-    where one of these ran, which is it then."""
+    """Measure the rule's `phase` of the steps, and where it is spent (phase_places.py); with
+    `functions` where one of these ran, which is it then."""
     steps, name = measured.steps, rule["phase"]
     taken_ns = sum(step.phases.get(name, 0) for step in steps)
     share = taken_ns / (step_time(measured.profile).steps_ns or 1)
@@ -54,8 +53,8 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Of the steps' time, or the run's, what the program's Python functions take that the backward
-    pass calls, and which of them most; by events."""
+    """Measure of the steps' time, or the run's, what the program's Python functions take that the
+    backward pass calls, and which of them most; by events."""
     profile = measured.profile
     frames = profile.frames
     backward = [f for f, each in frame_phases(profile).items() if each == BACKWARD]
@@ -100,7 +99,7 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def whole_of(measured: Measured) -> tuple[int, str]:
-    """Of what shares are, and how that is called."""
+    """Return what shares are part of, and how that is called."""
     if measured.steps:
         steps_ns = step_time(measured.profile).steps_ns
         return steps_ns or 1, f"the time of {len(measured.steps)} steps"
@@ -113,8 +112,9 @@ def _is_beside(file: str, engine: str) -> bool:
 
 
 def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """What steps that took the rule's `times` the median and more took beyond it, and why most of
-    it.  The first step is none of them: much is made then.  What compiling took does not count."""
+    """Measure what steps that took the rule's `times` the median and more took beyond it, and why
+    most of it.  The first step is none of them: much is made then.  What compiling took does not
+    count."""
     steps = measured.steps[1:]
     if not steps:
         return None
@@ -129,7 +129,7 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
     for step in slow[: rule["explained"]]:
         each = explained.explained(step, but=COMPILE)
         where = ", where the thread did not run" if each.has_waited else ""
-        if each.more_weight_ns >= rule["tells"] * each.more_ns:
+        if each.more_weight_ns >= rule["explains"] * each.more_ns:
             where = f": {each.function}"
         why[each.phase + where] += each.more_ns
     more_ns = sum(net_ns[step.number] for step in slow) - len(slow) * median_ns
@@ -145,8 +145,8 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Of the steps' time, or the run's, what compiles took of functions that had been compiled, and
-    why."""
+    """Measure of the steps' time, or the run's, what compiles took of functions that had been
+    compiled, and why."""
     times = step_time(measured.profile)
     again = times.again
     if not again:
@@ -156,8 +156,8 @@ def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
         by_function[function_of(each)] += each.took_ns
         reasons[function_of(each), why_again(each)] += each.took_ns
     function = by_function.most_common(1)[0][0]
-    told = (why for (which, why), _ in reasons.most_common() if which == function)
-    reason = next(filter(None, told), "")
+    known = (why for (which, why), _ in reasons.most_common() if which == function)
+    reason = next(filter(None, known), "")
     taken_ns, (whole_ns, whole) = sum(each.took_ns for each in again), whole_of(measured)
     if 2 * times.again_ns >= taken_ns:
         taken_ns = times.again_ns

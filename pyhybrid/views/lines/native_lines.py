@@ -1,6 +1,6 @@
 """Source lines of native functions: how many of the samples were on each, all threads together.
 
-A view over `Profile.places`, so over what debug information tells (inlined.py).  A line has a
+A view over `Profile.places`, so over what debug information has (inlined.py).  A line has a
 sample's weight as its own where the innermost frame that views keep (folded_tree.py) was on it, and
 in total where any frame was.
 """
@@ -25,7 +25,7 @@ Key = tuple[int, str, int]  # frame, file, line
 
 
 class NativeLine(Record):
-    """One line: its share of all samples."""
+    """Hold one line: its share of all samples."""
 
     line: int
     self_share: float
@@ -33,7 +33,7 @@ class NativeLine(Record):
 
 
 class NativeFunctionLines(Struct):
-    """The lines of a function, or of calls of it that were inlined, in their order."""
+    """Hold the lines of a function, or of calls of it that were inlined, in their order."""
 
     name: str  # as in folded stacks
     file: str
@@ -41,12 +41,13 @@ class NativeFunctionLines(Struct):
 
     @property
     def self_share(self) -> float:
-        """Of all its lines."""
+        """Return the share of all its lines."""
         return sum(each.self_share for each in self.lines)
 
 
 def native_lines(profile: Profile) -> list[NativeFunctionLines]:
-    """The functions of which debug information tells the lines, those with most samples first."""
+    """Return the functions of which debug information has the lines, those with most samples
+    first."""
     own, total = _weights(profile)
     all_ns = sum(row.weight_ns for row in profile.sampled) or 1
     labels, kinds = labels_of(profile, full_names=False), classify(profile)
@@ -70,7 +71,8 @@ def _is_hidden(profile: Profile, frame: int, file: str) -> bool:
 
 
 def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
-    """By line: of the samples that are its own, and of all that passed it, once each."""
+    """Return the weights by line: of the samples that are its own, and of all that passed it, once
+    each."""
     own: Counter[Key] = Counter()
     total: Counter[Key] = Counter()
     parents, places = profile.stacks.parent, profile.places
@@ -94,7 +96,7 @@ def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
 
 
 def _own_place(profile: Profile, stack: int) -> Place | None:
-    """Where the innermost frame was that is kept: what plumbing below it does is its own."""
+    """Return where the innermost frame was that is kept: what plumbing below it does is its own."""
     tree, nodes = FoldedTree.of(profile), profile.stacks.node
     kept, row = tree.of_node[nodes[stack]], stack
     while row and tree.of_node[nodes[row]] == kept:

@@ -19,7 +19,7 @@ from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 
 class ProgramLine(Record):
-    """A line, and the weight of the samples in it and in what it called in libraries."""
+    """Hold a line, and the weight of the samples in it and in what it called in libraries."""
 
     file: str
     line: int
@@ -29,7 +29,8 @@ class ProgramLine(Record):
 
 
 def program_files(profile: Profile) -> set[str]:
-    """The Python files of the program itself, and cells of a notebook; none a compiler wrote."""
+    """Return the Python files of the program itself, and cells of a notebook; none a compiler
+    wrote."""
     cells = set((profile.meta.get("cells") or {}).values())
     files = {frame.file or "" for frame in profile.frames.values() if frame.kind == "python"}
     return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
@@ -37,13 +38,13 @@ def program_files(profile: Profile) -> set[str]:
 
 @made_once
 def program_frames(profile: Profile) -> frozenset[int]:
-    """The Python functions of the program itself."""
+    """Return the Python functions of the program itself."""
     files, frames = program_files(profile), profile.frames.values()
     return frozenset(f.id for f in frames if f.kind == "python" and f.file in files)
 
 
 def program_lines(profile: Profile) -> list[ProgramLine]:
-    """All that were sampled, the heaviest first."""
+    """Return all that were sampled, the heaviest first."""
     place_of = _innermost(profile)
     tree = FoldedTree.of(profile)
     of_stack = take(tree.of_node, array("I", profile.stacks.node))
@@ -61,7 +62,8 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
 
 
 def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:
-    """Of each row of the stacks: the innermost frame of the program with a known line, and that."""
+    """Return for each row of the stacks the innermost frame of the program with a known line, and
+    that."""
     stacks = profile.stacks
     frames = {number: profile.frames[number] for number in program_frames(profile)}
     frame_of = profile.nodes.frame

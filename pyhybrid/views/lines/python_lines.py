@@ -1,6 +1,6 @@
 """Lines of chosen functions: hits and times, all threads and paths together.
 
-A view over the table `line` (tables/, which says what they mean).
+A view over the table `line` (tables/, which defines them).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyhybrid.tables.schema import Record
 
 
 class LineFigures(Struct):
-    """One line of a function."""
+    """Hold one line of a function."""
 
     line: int
     hits: int
@@ -21,7 +21,8 @@ class LineFigures(Struct):
 
 
 class FunctionLines(Record):
-    """A function whose lines were recorded; `line` is its first one, `lines` are in their order."""
+    """Hold a function whose lines were recorded; `line` is its first one, `lines` are in their
+    order."""
 
     name: str
     file: str
@@ -31,12 +32,12 @@ class FunctionLines(Record):
 
     @property
     def total_ns(self) -> int:
-        """Of all its lines: where it calls itself, more than its own total."""
+        """Return the time of all its lines: where it calls itself, more than its own total."""
         return sum(each.total_ns for each in self.lines)
 
 
 def function_lines(profile: Profile) -> list[FunctionLines]:
-    """The functions of the program whose lines were recorded, those with most time first."""
+    """Return the functions of the program whose lines were recorded, those with most time first."""
     frame_of = profile.nodes.frame
     figures: defaultdict[int, dict[int, LineFigures]] = defaultdict(dict)
     for row in profile.lines:

@@ -13,10 +13,10 @@ PYTHON_ONLY, NATIVE_ONLY = "python", "native"
 
 
 class OneKind:
-    """The trees with the frames of one kind only: what is left out is part of what called it."""
+    """Keep the frames of one kind only in the trees: what is left out is part of what called it."""
 
     def __init__(self, profile: Profile, frames: str) -> None:
-        """`frames`: PYTHON_ONLY or NATIVE_ONLY."""
+        """Choose; `frames`: PYTHON_ONLY or NATIVE_ONLY."""
         kinds = ("native", "kernel") if frames == NATIVE_ONLY else ("python", "region")
         # Where native frames may be missing no Python one is, so that is no matter among these.
         hidden = () if frames == NATIVE_ONLY else (pseudo_frames.GAP, pseudo_frames.BRIDGED)
@@ -35,7 +35,8 @@ class OneKind:
         self.stacks = stacks._replace(parent=[self.of_stack[parent] for parent in stacks.parent])
 
     def python_rows(self, rows: ExactTable) -> ExactTable:
-        """The rows of what is kept, with the self time of calls of C functions that are not."""
+        """Return the rows of what is kept, with the self time of calls of C functions that are
+        not."""
         kept = {(row.thread, row.node) for row in rows if self.keeps_node[row.node]}
         more: Counter[tuple[int, int]] = Counter()
         for row in rows:

@@ -1,4 +1,4 @@
-"""Of a merged profile some processes: which are meant, and what they said of themselves."""
+"""Of a merged profile some processes: which are meant, and what they recorded of themselves."""
 
 import json
 import os
@@ -15,7 +15,8 @@ N_SHOWN = 8
 
 
 def chosen_processes(profile: Profile, patterns: Sequence[str]) -> dict[int, Process]:
-    """Those that one of these names, which may be patterns of the shell; without any all of them.
+    """Return those that have one of these names, which may be patterns of the shell; without any
+    all of them.
 
     Raises PyhybridError for one that names none.
     """
@@ -36,7 +37,8 @@ def chosen_processes(profile: Profile, patterns: Sequence[str]) -> dict[int, Pro
 
 
 def _names(profile: Profile, process: Process) -> Iterator[str]:
-    """What a process is known by: its pid, its program, its name in the kernel, its command."""
+    """Yield what a process is known by: its pid, its program, its name in the kernel, its
+    command."""
     yield str(process.pid)
     yield _program(process)
     yield os.path.basename(process.executable or "")
@@ -47,7 +49,7 @@ def _names(profile: Profile, process: Process) -> Iterator[str]:
 
 
 def _program(process: Process) -> str:
-    """Its script or module."""
+    """Return its script or module."""
     words = process.argv[1:]
     if words[:1] == ["-m"] and len(words) > 1:
         return words[1]
@@ -55,7 +57,7 @@ def _program(process: Process) -> str:
 
 
 def meta_of(profile: Profile, processes: Sequence[int]) -> dict[str, Any]:
-    """What these processes of a merged profile said of themselves."""
+    """Return what these processes of a merged profile recorded of themselves."""
     metas: dict[int, dict[str, Any]] = {number: {} for number in processes}
     for number, key, value in profile.query("SELECT process, key, value FROM process_meta"):
         if number in metas:

@@ -34,7 +34,7 @@ from pyhybrid.views.selection.slow_calls import SlowerThan, spans_of
 
 
 class Choice(Struct):
-    """What is wanted; as it is made, everything.
+    """Hold what is wanted; as it is made, everything.
 
     `processes`: pids or names (process_selection.py), `threads`: names, kernel names or tids, as
     patterns of the shell.  `gil`: one of tables.GIL.  `off_cpu`: only samples off the CPU, or only
@@ -58,7 +58,8 @@ class Choice(Struct):
 
 
 def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
-    """A profile with what was chosen, and notes that say so; without a choice the profile itself.
+    """Return a profile with what was chosen, and notes on that; without a choice the profile
+    itself.
 
     With `slower_than` a call's samples are those of its thread while it ran there, or with
     `any_thread` of all threads.  Exact figures stay where the choice is by thread or frame: they
@@ -112,7 +113,7 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
 
 
 def of_threads(profile: Profile, threads: Collection[int]) -> Profile:
-    """The profile of these threads alone.
+    """Return the profile of these threads alone.
 
     Rows of which the thread is not known are left out, where other threads are.
     """
@@ -145,7 +146,7 @@ def of_threads(profile: Profile, threads: Collection[int]) -> Profile:
 
 
 def _of_processes(profile: Profile, processes: dict[int, Process]) -> Profile:
-    """Of a merged profile what a profile of these processes alone would have."""
+    """Return what of a merged profile a profile of these processes alone would have."""
     threads = {t for t, thread in profile.threads.items() if thread.process in processes}
     rows: dict[type[Row], Sequence[Any]] = {Process: list(processes.values())}
     meta = meta_of(profile, list(processes))
@@ -155,7 +156,8 @@ def _of_processes(profile: Profile, processes: dict[int, Process]) -> Profile:
 def _of_samples(
     profile: Profile, choice: Choice, threads: set[int], spans: dict[int, Spans] | None
 ) -> Profile:
-    """Of `threads`, within `spans` of each (None: always), and in the states that are chosen."""
+    """Return that of `threads`, within `spans` of each (None: always), and in the states that are
+    chosen."""
     chosen = of_threads(profile, threads)
     is_whole = len(threads) == len(profile.threads)
     if spans is None and not choice.by_state:
@@ -191,7 +193,7 @@ def _of_samples(
         )
 
     def narrow(row: type[Row], rows: Sequence[Any]) -> Sequence[Any]:
-        """Sums of whole threads are not known of a part of their time."""
+        """Narrow the rows: sums of whole threads are not known of a part of their time."""
         table = row.table
         if table.describes or not table.that_refer("thread") or table.of_kind("Time"):
             return rows
@@ -209,7 +211,7 @@ KEPT_SUMS = (CallTime,)
 
 
 def of_kind(profile: Profile, frames: str) -> Profile:
-    """The profile with Python frames alone, or native ones (PYTHON_ONLY, NATIVE_ONLY)."""
+    """Return the profile with Python frames alone, or native ones (PYTHON_ONLY, NATIVE_ONLY)."""
     kind = OneKind(profile, frames)
     of_stack = kind.of_stack
 
@@ -241,7 +243,7 @@ def of_kind(profile: Profile, frames: str) -> Profile:
 
 
 def _counted(rows: Iterable[Sampled]) -> list[Sampled]:
-    """One row for all that have the same place."""
+    """Return one row for all that have the same place."""
     counted: Counter[tuple[int, int, str, int]] = Counter()
     weights: Counter[tuple[int, int, str, int]] = Counter()
     for thread, stack, gil, off_cpu, samples, weight_ns in rows:
@@ -252,20 +254,21 @@ def _counted(rows: Iterable[Sampled]) -> list[Sampled]:
 
 
 def _with_cpu_time(profile: Profile) -> Profile:
-    """Its process's CPU time is that of its threads."""
+    """Give it as its process's CPU time that of its threads."""
     cpu_ns = sum(thread.cpu_ns or 0 for thread in profile.threads.values())
     return profile.replaced(process=profile.process._replace(cpu_ns=cpu_ns or None))
 
 
 def _frameless_note(whole: Profile, shown: Profile) -> str:
-    """What to say of samples that have no frame that is shown."""
+    """Return the note on samples that have no frame that is shown."""
     total = sum(row.weight_ns for row in whole.recorded)
     left = total - sum(row.weight_ns for row in shown.recorded)
     return f"; {left / total:.1%} of the samples have none" if total and left else ""
 
 
 def _waited_note(selection: Profile, spans: dict[int, Spans]) -> list[str]:
-    """Where the threads hardly ran in the calls that were chosen: that samples cannot say why."""
+    """Return a note where the threads hardly ran in the calls that were chosen: samples cannot show
+    why."""
     if selection.meta.get("mode") == "trace":
         return ["a trace has no samples (record with --mode hybrid)"]
     whole_ns = sum(
@@ -279,7 +282,7 @@ def _waited_note(selection: Profile, spans: dict[int, Spans]) -> list[str]:
 
 
 def _restricted(profile: Profile, recorded: Iterable[Sampled], lost: bool) -> list[Thread]:
-    """The threads with the figures of what is `recorded` alone.
+    """Return the threads with the figures of what is `recorded` alone.
 
     lost: their losses are still known; when one was is not.
     """

@@ -1,6 +1,6 @@
 """Slow calls select samples: when each thread was inside them.
 
-A call's time says when, the samples within it say why.
+A call's time shows when, the samples within it show why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ MOST_NAMED = 5  # functions, where one is not there
 
 
 class SlowerThan(Record):
-    """Calls of the function or region `name` (as -t takes it) that took `least_ns` or longer."""
+    """Choose calls of the function or region `name` (as -t takes it) that took `least_ns` or
+    longer."""
 
     name: str
     least_ns: int
@@ -29,7 +30,7 @@ class SlowerThan(Record):
 def spans_of(
     profile: Profile, limits: list[SlowerThan], any_thread: bool = False
 ) -> tuple[dict[int, Spans], list[str]]:
-    """When each thread was in these calls, and a note for each limit.
+    """Return when each thread was in these calls, and a note for each limit.
 
     With `any_thread` all threads were, when one was.  Raises PyhybridError where no calls of that
     name were kept.
@@ -70,7 +71,7 @@ def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
 
 
 def _kept(profile: Profile) -> str:
-    """Of what there are single calls: of most first."""
+    """Name what there are single calls of: of most first."""
     nodes, frames = profile.nodes.frame, profile.frames
     names = Counter(frames[nodes[call.node]].name for call in profile.calls)
     first = [name for name, _ in names.most_common(MOST_NAMED)]
@@ -79,8 +80,8 @@ def _kept(profile: Profile) -> str:
 
 
 def _named(profile: Profile, name: str) -> set[int]:
-    """The frames of a function, as `-t` takes it, or of a region; in old files, of functions of the
-    same name in several modules, those whose file is the module's, if there are any."""
+    """Return the frames of a function, as `-t` takes it, or of a region; in old files, of functions
+    of the same name in several modules, those whose file is the module's, if there are any."""
     names = named([name])
     known = {
         code.frame

@@ -23,7 +23,7 @@ _STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch wri
 
 
 class Compile(Record):
-    """One; `number`, from 1, `of` so many of its function.
+    """Hold one compile; `number`, from 1, `of` so many of its function.
 
     `begin_ns` is since profiling began.  `reason`: why again; `failure`: why nothing came of it.
     """
@@ -41,13 +41,13 @@ class Compile(Record):
 
     @property
     def middle_ns(self) -> int:
-        """Since profiling began.  Moments of the record are another clock's than those of calls:
-        the middle is not between two of them."""
+        """Return its middle, since profiling began.  Moments of the record are another clock's than
+        those of calls: the middle is not between two of them."""
         return self.begin_ns + self.took_ns // 2
 
 
 class Compiles(Record):
-    """All of them, in order of time; null where it is not known.
+    """Hold all of them, in order of time; null where it is not known.
 
     `run_ns` and `calls` are those of the compiled functions, `share` that of the samples in
     compilers; `is_cut`: older ones are no longer in the record.
@@ -66,7 +66,7 @@ class Compiles(Record):
 
 @made_once
 def compiles_of(profile: Profile) -> Compiles | None:
-    """What is known of them; None: there were none."""
+    """Return what is known of them; None: there were none."""
     start_ns = profile.process.start_ns or 0
     facts = [
         each
@@ -134,7 +134,8 @@ def _compile(
 
 
 def _one_line(text: str | None, number: str | None) -> str | None:
-    """Without the ids of the compiles that a reason is told of, if it is one, and the stack."""
+    """Return it without the ids of the compiles that a reason names, if it is one, and the
+    stack."""
     text = (text or "").partition(_STACK)[0].strip()
     if not text:
         return None
@@ -152,23 +153,23 @@ def _share(profile: Profile) -> float | None:
 
 
 def compiler_frames(profile: Profile) -> set[int]:
-    """The functions that compile: what they call is not counted."""
+    """Return the functions that compile: what they call is not counted."""
     frames = (frame for frame in profile.frames.values() if frame.kind == "python")
     return {frame.id for frame in frames if is_compiler(frame.file or "", frame.name)}
 
 
 def why_again(compile: Compile) -> str:
-    """`tensor 'x' size mismatch`, or nothing: without the program's line and hints."""
+    """Return `tensor 'x' size mismatch`, or nothing: without the program's line and hints."""
     return (compile.reason or "").partition(_REMARK)[0]
 
 
 def label_of(compile: Compile) -> str:
-    """`backward of LM.forward (train.py:37), 2 of 3`."""
+    """Return `backward of LM.forward (train.py:37), 2 of 3`."""
     of = f", {compile.number} of {compile.of}" if compile.of > 1 else ""
     return f"{'backward of ' if compile.backward else ''}{function_of(compile)}{of}"
 
 
 def function_of(compile: Compile) -> str:
-    """`LM.forward (train.py:37)`."""
+    """Return `LM.forward (train.py:37)`."""
     place = f" ({os.path.basename(compile.file)}:{compile.line})" if compile.file else ""
     return f"{compile.name}{place}"

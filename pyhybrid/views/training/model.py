@@ -32,7 +32,7 @@ _IS_1 = bytes(state == 1 for state in range(256))
 
 
 class ModuleFigures(Struct):
-    """Of a module, or of all of a class; times are 0 where nothing was counted.
+    """Hold the figures of a module, or of all of a class; times are 0 where nothing was counted.
 
     `name`: its path, or the class; `of_class`: its class, `Linear`, with a wrapper's behind it.
     """
@@ -55,9 +55,9 @@ class ModuleFigures(Struct):
 
 
 class ModelFigures(Record):
-    """All of them, the weight of all samples of the program, and of those below modules.
+    """Hold all of them, the weight of all samples of the program, and of those below modules.
 
-    Of the backward pass: its time, and that of its part for no module.
+    Of the backward pass it has its time, and that of its part for no module.
     """
 
     modules: list[ModuleFigures]
@@ -69,7 +69,7 @@ class ModelFigures(Record):
 
 
 def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
-    """The modules, or their classes, in the order in which they were first on a path.
+    """Return the modules, or their classes, in the order in which they were first on a path.
 
     Raises PyhybridError where there are none.
     """
@@ -106,7 +106,7 @@ _Groups = dict[str, tuple[int, list[Frame]]]
 
 
 def _groups(frames: Iterable[Frame], key: Callable[[Frame], str]) -> _Groups:
-    """Of each key its number, from 1, and its frames."""
+    """Return for each key its number, from 1, and its frames."""
     groups: _Groups = {}
     for frame in frames:
         groups.setdefault(key(frame), (len(groups) + 1, []))[1].append(frame)
@@ -114,7 +114,7 @@ def _groups(frames: Iterable[Frame], key: Callable[[Frame], str]) -> _Groups:
 
 
 def _gpu(profile: Profile, groups: _Groups) -> Counter[tuple[int, int]]:
-    """Nanoseconds by group and `backward`, of all that is below."""
+    """Return nanoseconds by group and `backward`, of all that is below."""
     number = {frame.id: at for at, frames in groups.values() for frame in frames}
     found: Counter[tuple[int, int]] = Counter()
     for work in profile.gpu:
@@ -128,7 +128,8 @@ def _gpu(profile: Profile, groups: _Groups) -> Counter[tuple[int, int]]:
 
 
 class _Sums:
-    """Columns by group, in the order of ModuleFigures' figures; `weight_ns`: of all samples."""
+    """Hold columns by group, in the order of ModuleFigures' figures; `weight_ns`: of all
+    samples."""
 
     def __init__(self, profile: Profile, groups: _Groups) -> None:
         tree = FoldedTree.of(profile)
@@ -181,7 +182,7 @@ class _Sums:
 
 
 def _native(profile: Profile, tree: FoldedTree) -> memoryview:
-    """1 for each folded node of native code."""
+    """Mark with 1 each folded node of native code."""
     kinds = {f.id for f in profile.frames.values() if f.kind in ("native", "kernel")}
     return take(_among(profile, kinds), tree.frame)
 
@@ -191,12 +192,12 @@ def _is_object(profile: Profile) -> bytes:
 
 
 def _among(profile: Profile, frames: set[int]) -> bytes:
-    """1 for each of these frames, by id."""
+    """Mark with 1 each of these frames, by id."""
     return bytes(number in frames for number in range(max(profile.frames, default=0) + 1))
 
 
 def backward_compiles(profile: Profile) -> Counter[int]:
-    """What was compiled for the backward pass: nanoseconds by the frame of the module.
+    """Return what was compiled for the backward pass: nanoseconds by the frame of the module.
 
     A forward pass is compiled below its module, where the tree has it; what is compiled when a
     backward pass first runs is below the engine alone.  It belongs to the module in which the same
@@ -224,7 +225,7 @@ def _key(each: Compile) -> tuple[str, int, str, int]:
 
 
 def _compiler_calls(profile: Profile) -> Iterator[tuple[WatchedCall, bool]]:
-    """The outermost ones of each thread, in order of time; is each in a backward pass?"""
+    """Yield the outermost ones of each thread, in order of time; is each in a backward pass?"""
 
     def of(spans: list[Span], in_backward: bool) -> Iterator[tuple[WatchedCall, bool]]:
         for span in spans:
@@ -238,7 +239,7 @@ def _compiler_calls(profile: Profile) -> Iterator[tuple[WatchedCall, bool]]:
 
 
 def _module(profile: Profile, node: int) -> int:
-    """The frame of the module in which a node is; 0: none."""
+    """Return the frame of the module in which a node is; 0: none."""
     nodes, frames = profile.nodes, profile.frames
     while node and not frames[nodes.frame[node]].is_object:
         node = nodes.parent[node]

@@ -18,7 +18,7 @@ _IS_OUTERMOST = bytes(state == 1 for state in range(256))
 
 
 class OperatorPaths:
-    """What is on the path of each row of `stack`, itself and above."""
+    """Find what is on the path of each row of `stack`, itself and above."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -44,11 +44,11 @@ class OperatorPaths:
         self.is_native = self._kinds(native)
 
     def _column(self, of_frame: dict[int, int]) -> memoryview:
-        """The number of each row's frame (uint32)."""
+        """Return the number of each row's frame (uint32)."""
         return take(array("I", self._by_frame(of_frame)), self._frame)
 
     def _kinds(self, of_frame: dict[int, int]) -> memoryview:
-        """The same, of small numbers (uint8)."""
+        """Return the same, of small numbers (uint8)."""
         return take(bytes(self._by_frame(of_frame)), self._frame)
 
     def _by_frame(self, of_frame: dict[int, int]) -> Iterator[int]:
@@ -56,24 +56,24 @@ class OperatorPaths:
         return (of_frame.get(number, 0) for number in numbers)
 
     def operators(self, row: int) -> Iterator[tuple[str, int]]:
-        """The operators on a path, the innermost first, and where they are on it."""
+        """Yield the operators on a path, the innermost first, and where they are on it."""
         at = self._inner[row]
         while at:
             yield self._names[self._operator[at]], at
             at = self._inner[self._parent[at]]
 
     def phase(self, row: int) -> str:
-        """That of steps in which it is."""
+        """Return the phase of steps in which it is."""
         return self._phase_names[self._phase[row]]
 
     def module(self, row: int) -> str:
-        """The path of the module of a model; "": none."""
+        """Return the path of the module of a model; "": none."""
         frame = self._profile.frames.get(self._frame[self._module[row]])
         return "" if frame is None else str(frame.symbol if frame.is_backward else frame.name)
 
     def caller(self, row: int) -> tuple[str, str, int] | None:
-        """The nearest Python function that is the program's, or else a library's: name, file, line
-        that ran; None: none."""
+        """Return the nearest Python function that is the program's, or else a library's: name,
+        file, line that ran; None: none."""
         at = self._program[row] or self._python[row]
         if not at:
             return None
@@ -102,8 +102,8 @@ class OperatorPaths:
 
     @cached_property
     def _phase(self) -> bytes:
-        """As phases.py has them, but by path: a forward pass within the backward pass is none of
-        its own, and what the program runs within an optimizer is none."""
+        """Return the phases as phases.py has them, but by path: a forward pass within the backward
+        pass is none of its own, and what the program runs within an optimizer is none."""
         names = self._phase_names
         numbers = {name: number for number, name in enumerate(names)}
         programs = len(names)
@@ -130,8 +130,8 @@ class OperatorPaths:
         return bytes(descend(self._parent, self._kinds(of_frame), bytes(steps)))
 
     def calls(self) -> dict[str, int]:
-        """Calls by operator, of those to which C functions of their name alone lead, which were
-        counted."""
+        """Return calls by operator, of those to which C functions of their name alone lead, which
+        were counted."""
         if not self._profile.meta.get("c_calls"):
             return {}
         exact, n_frames = self._profile.exact, max(self._profile.frames, default=0) + 1

@@ -19,7 +19,8 @@ from pyhybrid.views.training.operator_paths import OperatorPaths
 
 
 class Caller(Struct):
-    """The place from which the program's own code led to an operator, and the weight below it."""
+    """Hold the place from which the program's own code led to an operator, and the weight below
+    it."""
 
     function: str
     file: str
@@ -28,7 +29,7 @@ class Caller(Struct):
 
 
 class OperatorFigures(Struct):
-    """Of an operator: samples and weights of what is below it, the outermost of a recursion.
+    """Hold an operator: samples and weights of what is below it, the outermost of a recursion.
 
     `native_weight_ns`: of its own, in C, C++ and the kernel.  `called_as`: the weight by the
     outermost operator, which the program called.  `calls`: None unless calls of C functions were
@@ -49,7 +50,7 @@ class OperatorFigures(Struct):
 
 
 class BackwardNode(Struct):
-    """Autograd nodes of a name: exact calls and time; what runs in one are operators."""
+    """Hold autograd nodes of a name: exact calls and time; what runs in one are operators."""
 
     name: str
     calls: int
@@ -57,7 +58,7 @@ class BackwardNode(Struct):
 
 
 class ShapeCalls(Struct):
-    """Calls of an operator, as ATen names it, with tensors of the same shapes and types.
+    """Hold calls of an operator, as ATen names it, with tensors of the same shapes and types.
 
     `calls` is an estimate, of the `looked_at` that were.
     """
@@ -69,7 +70,7 @@ class ShapeCalls(Struct):
 
 
 class Operators(Struct):
-    """All of them, those with the most of their own first.
+    """Hold all of them, those with the most of their own first.
 
     `weight_ns`: of all samples of the program, `operator_weight_ns`: of those below one; the same
     of those in steps: in the phases that are for operators (torch.toml).
@@ -85,7 +86,7 @@ class Operators(Struct):
 
 
 def operators_of(profile: Profile, match: str = "") -> Operators:
-    """The operators whose names have a match of the expression.
+    """Return the operators whose names have a match of the expression.
 
     Raises PyhybridError where no samples are below one, and no shapes of one are known.
     """
@@ -159,7 +160,7 @@ def _backward_nodes(profile: Profile) -> list[BackwardNode]:
 
 
 def _shapes(profile: Profile) -> list[ShapeCalls]:
-    """Of the whole run, whatever was chosen of its samples; none without tensors."""
+    """Return those of the whole run, whatever was chosen of its samples; none without tensors."""
     probability = profile.meta.get("shapes_probability") or 1
     rows = sorted(profile.meta.get("shapes") or (), key=lambda row: -int(row[2]))
     return [ShapeCalls(name, text, round(n / probability), n) for name, text, n in rows if text]

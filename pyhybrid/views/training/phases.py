@@ -1,6 +1,6 @@
 """The phases of a training's steps: forward, backward, the optimizer... as spans within spans.
 
-Which function is which phase, frameworks/torch.toml says; the calls are the table `watched_call`.
+Which function is which phase, frameworks/torch.toml has; the calls are the table `watched_call`.
 What the program's own code does within an optimizer is `other`.
 """
 
@@ -19,14 +19,14 @@ COMPILE = "compile"
 
 
 class Span(Struct):
-    """A call, and those in it."""
+    """Hold a call, and those in it."""
 
     phase: str
     call: WatchedCall
     inner: list[Span] = made(list)
 
     def flat(self) -> Iterator[Span]:
-        """It, and all that are in it."""
+        """Yield it, and all that are in it."""
         yield self
         for each in self.inner:
             yield from each.flat()
@@ -42,12 +42,12 @@ class Span(Struct):
 
 
 def all_phases() -> list[str]:
-    """The names, in the order in which they are shown."""
+    """Return the names, in the order in which they are shown."""
     return [*torch.phases(), OTHER]
 
 
 def phase_spans(profile: Profile) -> dict[int, list[Span]]:
-    """By thread those that are in no other one, in order of time."""
+    """Return by thread those that are in no other one, in order of time."""
     phase_of = frame_phases(profile)
     frame_of = profile.nodes.frame
     threads: defaultdict[int, list[Span]] = defaultdict(list)
@@ -72,7 +72,7 @@ def _is_in(call: WatchedCall, around: WatchedCall) -> bool:
 
 
 def frame_phases(profile: Profile) -> dict[int, str]:
-    """The phases of the frames whose calls were watched."""
+    """Return the phases of the frames whose calls were watched."""
     watched = {profile.nodes.frame[call.node] for call in profile.watched_calls}
     frames = [profile.frames[number] for number in watched]
     return {each.id: torch.phase_of(each.file or "", each.name) or OTHER for each in frames}

@@ -2,9 +2,9 @@
 
 What a phase took beyond its median is set against its CPU time beyond the median: where that is
 less, the thread did not run; what the backward pass's own threads (of each GPU) ran meanwhile, by
-their samples, counts as if it had.  Functions are told by their samples: of those in that phase of
+their samples, counts as if it had.  Functions are named by their samples: of those in that phase of
 that step the one that has most more than in the others, and of several the innermost.  Where
-torch.compile compiled, it is told what, and why, instead.
+torch.compile compiled, what it compiled is named, and why, instead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ NOT_RUN = 0.5  # of what a phase took more: from there on the thread did not run
 
 
 class SlowStep(Struct):
-    """One: the `phase` that took most beyond its median, and by how much, in wall-clock and CPU
-    time.
+    """Hold one step: the `phase` that took most beyond its median, and by how much, in wall-clock
+    and CPU time.
 
     `function`: in which there are more samples than in the other steps, by their weight, as views
     write it; empty: there is none.  `compiled`: what was compiled for most of the time, and why
@@ -47,7 +47,7 @@ class SlowStep(Struct):
 
     @property
     def idle_ns(self) -> int:
-        """Of what the phase took more, that in which the thread did not run."""
+        """Return of what the phase took more that in which the thread did not run."""
         return self.more_ns - max(0, self.more_cpu_ns)
 
     @property
@@ -57,10 +57,10 @@ class SlowStep(Struct):
 
 
 class SlowSteps:
-    """Explains the steps of a profile."""
+    """Explain the steps of a profile."""
 
     def __init__(self, profile: Profile, found: Steps, samples: StepSamples) -> None:
-        """`found` and `samples` are the profile's."""
+        """Take `found` and `samples`, which are the profile's."""
         self._profile, self._found, self._samples = profile, found, samples
         self._least_ns = LEAST_PERIODS * profile.period_ns
         self._labels = labels_of(profile, full_names=False)
@@ -68,19 +68,19 @@ class SlowSteps:
         self._all: dict[tuple[int, str], Counter[int]] = {}
 
     def _median(self, phase: str) -> tuple[int, int]:
-        """Of the phase's wall-clock and CPU time."""
+        """Return the median of the phase's wall-clock and CPU time."""
         steps = self._found.steps
         each = [(step.phases.get(phase, 0), step.phases_cpu.get(phase, 0)) for step in steps]
         wall, cpu = (round(quantile(values, 0.5)) for values in zip(*each, strict=True))
         return wall, cpu
 
     def slowest(self, n: int) -> list[SlowStep]:
-        """The slowest first, each with why."""
+        """Return the slowest first, each with why."""
         steps = sorted(self._found.steps, key=lambda step: (-step.total_ns, step.number))
         return [self.explained(step) for step in steps[:n]]
 
     def explained(self, step: Step, but: str = "") -> SlowStep:
-        """One of the steps, with why; the phase `but` is not the reason."""
+        """Return one of the steps, with why; the phase `but` is not the reason."""
 
         def more_ns(phase: str) -> int:
             return step.phases.get(phase, 0) - self._medians[phase][0]
@@ -115,7 +115,7 @@ class SlowSteps:
         return label_of(most) + (f", recompiled because {reason}" if reason else "")
 
     def helped_ns(self, step: Step) -> int:
-        """What other threads ran for its backward pass, by their samples."""
+        """Return what other threads ran for its backward pass, by their samples."""
         spans, helpers = spans_of(step, BACKWARD), self._helpers(step.thread, BACKWARD)
         return sum(self._samples.weight(thread, spans) for thread in helpers)
 
@@ -124,19 +124,19 @@ class SlowSteps:
         return round(quantile(map(self.helped_ns, self._found.steps), 0.5))
 
     def _helpers(self, thread: int, phase: str) -> list[int]:
-        """Other threads that carry out this phase for it."""
+        """Return other threads that carry out this phase for it."""
         helpers = self._samples.helpers if phase == BACKWARD else []
         return [helper for helper in helpers if helper != thread]
 
     def _functions(self, thread: int, phase: str, spans: Spans) -> Counter[int]:
-        """The weight below each function there."""
+        """Return the weight below each function there."""
         weights: Counter[int] = Counter()
         for each in (thread, *self._helpers(thread, phase)):
             weights.update(self._samples.functions(each, spans))
         return weights
 
     def _in_all(self, thread: int, phase: str) -> Counter[int]:
-        """The same, in this phase of all of the thread's steps."""
+        """Return the same, in this phase of all of the thread's steps."""
         key = thread, phase
         if key not in self._all:
             steps = [step for step in self._found.steps if step.thread == thread]

@@ -16,11 +16,11 @@ from pyhybrid.views.call_tree.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.labels import shorten_native
 from pyhybrid.views.lines.program_lines import program_frames
 
-NEARLY_ALL = 0.8  # of the most weight: the innermost function with so much tells most
+NEARLY_ALL = 0.8  # of the most weight: the innermost function with so much is named
 
 
 class StepSamples:
-    """Of a profile; weights are nanoseconds of the sampling clock."""
+    """Hold the samples of a profile by time; weights are nanoseconds of the sampling clock."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -29,7 +29,7 @@ class StepSamples:
         self._depth: dict[int, int] = {}  # of functions that were met: how far in at most
 
     def functions(self, thread: int, spans: Spans) -> Counter[int]:
-        """Weight in or below each Python function or region, by frame."""
+        """Return the weight in or below each Python function or region, by frame."""
         weights: Counter[int] = Counter()
         for stack, weight in self._stacks(thread, spans).items():
             for frame in self._path(stack):
@@ -37,14 +37,15 @@ class StepSamples:
         return weights
 
     def innermost(self, weights: Mapping[int, int]) -> int:
-        """Of the functions with nearly all of the most weight, one within the other; 0: none."""
+        """Return of the functions with nearly all of the most weight, one within the other, the
+        innermost; 0: none."""
         least = NEARLY_ALL * max(weights.values(), default=0)
         among = [frame for frame, weight in weights.items() if weight >= least]
         return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
 
     def lines(self, thread: int, spans: Spans, function: int) -> Counter[tuple[int, int]]:
-        """Weight below a function, by the line that it is on; of a library's by that of the
-        program which led to it: frame and line."""
+        """Return the weight below a function, by the line that it is on; of a library's by that of
+        the program which led to it: frame and line."""
         weights: Counter[tuple[int, int]] = Counter()
         stacks, frame_of = self._profile.stacks, self._profile.nodes.frame
         program = program_frames(self._profile)
@@ -60,8 +61,8 @@ class StepSamples:
         return weights
 
     def modules(self, thread: int, spans: Spans) -> Counter[tuple[str, bool]]:
-        """Weight in each module of a model and in none within it, by its path: of the forward pass,
-        and (True) of the backward pass for it."""
+        """Return the weight in each module of a model and in none within it, by its path: of the
+        forward pass, and (True) of the backward pass for it."""
         weights: Counter[tuple[str, bool]] = Counter()
         for stack, weight in self._stacks(thread, spans).items():
             frame = self._profile.frames.get(self._module[self._profile.stacks.node[stack]])
@@ -72,7 +73,8 @@ class StepSamples:
 
     @cached_property
     def _module(self) -> memoryview:
-        """Of each node the frame of the nearest module, or of backward work for one; 0: none."""
+        """Return for each node the frame of the nearest module, or of backward work for one; 0:
+        none."""
         frames, nodes = self._profile.frames, self._profile.nodes
         last = max(frames, default=0)
         marked = bytes(
@@ -81,12 +83,12 @@ class StepSamples:
         return take(nodes.frame, nearest(nodes.parent, take(marked, nodes.frame)))
 
     def sync_stacks(self, thread: int, spans: Spans) -> Counter[int]:
-        """Weight where the thread waited for a device, or copied from one (torch.toml), by
-        stack."""
+        """Return the weight where the thread waited for a device, or copied from one (torch.toml),
+        by stack."""
         return self._in_syncs(self._stacks(thread, spans))
 
     def sync_stacks_of_run(self) -> Counter[int]:
-        """Of all threads, all the time."""
+        """Return that of all threads, all the time."""
         stacks: Counter[int] = Counter()
         for row in self._profile.sampled:
             stacks[row.stack] += row.weight_ns
@@ -97,7 +99,7 @@ class StepSamples:
         return Counter({stack: ns for stack, ns in stacks.items() if in_sync[node_of[stack]]})
 
     def weight(self, thread: int, spans: Spans) -> int:
-        """Of all samples there."""
+        """Return the weight of all samples there."""
         return self._stacks(thread, spans).total()
 
     def _stacks(self, thread: int, spans: Spans) -> Counter[int]:
@@ -112,7 +114,7 @@ class StepSamples:
 
     @cached_property
     def _columns(self) -> dict[int, tuple["array[int]", "array[int]", "array[int]"]]:
-        """Times, stacks and weights in periods, by thread."""
+        """Return times, stacks and weights in periods, by thread."""
         columns: dict[int, tuple[array[int], array[int], array[int]]] = {}
         for chunk in self._profile.program_timeline():
             new = array("Q"), array("I"), array("I")
@@ -123,7 +125,7 @@ class StepSamples:
         return columns
 
     def _path(self, stack: int) -> list[int]:
-        """The Python functions and regions, outermost first, each once."""
+        """Return the Python functions and regions, outermost first, each once."""
         if stack not in self._paths:
             frames = self._profile.frames
             path = self._tree.path(self._tree.of_node[self._profile.stacks.node[stack]])
@@ -135,17 +137,17 @@ class StepSamples:
 
     @cached_property
     def helpers(self) -> list[int]:
-        """The threads that carried out a backward pass (torch.toml)."""
+        """Return the threads that carried out a backward pass (torch.toml)."""
         inside, node_of = self._below("engine"), self._profile.stacks.node
         return sorted({row.thread for row in self._profile.sampled if inside[node_of[row.stack]]})
 
     @cached_property
     def _in_sync(self) -> memoryview:
-        """1 for each node at or below native code that waits for a device."""
+        """Mark with 1 each node at or below native code that waits for a device."""
         return self._below("syncs")
 
     def _below(self, key: str) -> memoryview:
-        """1 for each node at or below the native functions of this list in torch.toml."""
+        """Mark with 1 each node at or below the native functions of this list in torch.toml."""
         names = NamePatterns(torch.steps()[key])
         frames, nodes = self._profile.frames, self._profile.nodes
         inside = bytearray(max(frames, default=0) + 1)

@@ -1,6 +1,5 @@
-"""The time of a training's steps of which findings tell shares, and of that the compiles that were
-made again.
-"""
+"""The time of a training's steps of which findings give shares, and of that the compiles that were
+made again."""
 
 from collections.abc import Iterable
 
@@ -11,7 +10,7 @@ from pyhybrid.views.training.steps import Step, steps_of
 
 
 class StepTime:
-    """Of a profile.
+    """Hold the times of a profile.
 
     `steps_ns`: the time of the steps, without what was compiled for the first time: the longer a
     training goes on, the less of its time that is.  `again`: the compiles of functions that had
@@ -33,11 +32,11 @@ class StepTime:
 
 @made_once
 def step_time(profile: Profile) -> StepTime:
-    """The profile's."""
+    """Return the profile's."""
     return StepTime(profile)
 
 
 def compiles_in(step: Step, compiles: Iterable[Compile], start_ns: int) -> list[Compile]:
-    """Those that were made in the step; `start_ns`: when profiling began."""
+    """Return those that were made in the step; `start_ns`: when profiling began."""
     middles = ((each, start_ns + each.middle_ns) for each in compiles)
     return [each for each, at_ns in middles if step.begin_ns <= at_ns < step.end_ns]

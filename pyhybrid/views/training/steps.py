@@ -34,7 +34,7 @@ LEAST_BATCHES = 1 / 8
 
 
 class Step(Struct):
-    """One step: its phases' times, `other` included, add up to its own.
+    """Hold one step: its phases' times, `other` included, add up to its own.
 
     `spans`: when each phase but `other` ran, without the others in it.
     """
@@ -50,12 +50,12 @@ class Step(Struct):
 
     @property
     def total_ns(self) -> int:
-        """From its begin to its end."""
+        """Return the time from its begin to its end."""
         return self.end_ns - self.begin_ns
 
 
 class Steps(Record):
-    """All of a profile, by begin; `phases` are the names of those that ran.
+    """Hold all of a profile, by begin; `phases` are the names of those that ran.
 
     `between_ns`: what is between the first and the last step, and in none; `n_lacking`: so many
     optimizers ran whose single calls are not in the file.
@@ -69,7 +69,7 @@ class Steps(Record):
 
 @made_once
 def steps_of(profile: Profile) -> Steps | None:
-    """The steps; None: there are none."""
+    """Return the steps; None: there are none."""
     steps: list[Step] = []
     between_ns = 0
     for thread, spans in phase_spans(profile).items():
@@ -88,7 +88,7 @@ def steps_of(profile: Profile) -> Steps | None:
 
 
 def find_steps(profile: Profile) -> Steps:
-    """The steps; raises PyhybridError where there are none."""
+    """Return the steps; raises PyhybridError where there are none."""
     found = steps_of(profile)
     if not found:
         why = "no optimizer ran"
@@ -110,14 +110,14 @@ def _n_lacking(profile: Profile) -> int:
 
 
 def spans_of(step: Step, phase: str) -> Spans:
-    """When the phase ran."""
+    """Return when the phase ran."""
     if phase != OTHER:
         return step.spans.get(phase, [])
     return _between(step, step.spans)
 
 
 def spans_without(step: Step, phase: str) -> Spans:
-    """When it did not."""
+    """Return when it did not."""
     return _between(step, [phase])
 
 
@@ -133,7 +133,7 @@ _Bounds = tuple[Span | None, list[Span]]  # the optimizer before it, unless it b
 
 
 def _bounds(spans: list[Span]) -> Iterator[_Bounds]:
-    """Of each step what ended before it, if it begins there, and its spans."""
+    """Yield for each step what ended before it, if it begins there, and its spans."""
     parts = _merged(list(_parts(spans)))
     skipped = [_n_untrained(part) for part in parts]
     if 2 * sum(map(bool, skipped)) > len(parts):
@@ -145,7 +145,7 @@ def _bounds(spans: list[Span]) -> Iterator[_Bounds]:
 
 
 def _parts(spans: list[Span]) -> Iterator[list[Span]]:
-    """The spans up to each optimizer that is the last one before data or a forward pass."""
+    """Yield the spans up to each optimizer that is the last one before data or a forward pass."""
     part: list[Span] = []
     for span, following in zip(spans, _next_phases(spans), strict=True):
         part.append(span)
@@ -155,8 +155,8 @@ def _parts(spans: list[Span]) -> Iterator[list[Span]]:
 
 
 def _next_phases(spans: list[Span]) -> list[str]:
-    """Of each span the next one's phase of those that decide; an optimizer that runs the forward
-    pass itself counts as one."""
+    """Return for each span the next one's phase of those that decide; an optimizer that runs the
+    forward pass itself counts as one."""
     phases, following = [], ""
     for span in reversed(spans):
         phases.append(following)
@@ -168,7 +168,7 @@ def _next_phases(spans: list[Span]) -> list[str]:
 
 
 def _merged(parts: list[list[Span]]) -> list[list[Span]]:
-    """With parts that have no batch of their own as one with the one before, where that is so."""
+    """Merge parts that have no batch of their own with the one before, where that is so."""
     n_batches = [sum(span.is_batch for span in _trained(part)) for part in parts]
     if not len(parts) * LEAST_BATCHES <= sum(n_batches) < len(parts) - 1:
         return parts
@@ -186,7 +186,7 @@ def _trained(part: Sequence[Span]) -> Sequence[Span]:
 
 
 def _n_untrained(part: Sequence[Span]) -> int:
-    """How many of the first spans are batches that went forward and not back."""
+    """Return how many of the first spans are batches that went forward and not back."""
     n = begin = 0
     went_forward = False
     for at, span in enumerate(part):
@@ -220,7 +220,7 @@ def _step(thread: int, before: Span | None, spans: list[Span]) -> Step:
 
 
 def _add(step: Step, span: Span) -> None:
-    """Its own time, without that of those in it."""
+    """Add its own time, without that of those in it."""
     call, own = span.call, step.spans.setdefault(span.phase, [])
     since, wall, cpu = call.begin_ns, 0, call.cpu_end_ns - call.cpu_begin_ns
     for inner in span.inner:
