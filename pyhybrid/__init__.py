@@ -55,24 +55,25 @@ _API = {  # name: where it is
 
 
 def get_include() -> str:
-    """The folder of `pyhybrid.h`, for a compiler (src/capi/pyhybrid.h)."""
+    """Return the folder of `pyhybrid.h`, for a compiler (src/capi/pyhybrid.h)."""
     return os.path.join(_extension_folder(), "include")
 
 
 def get_library() -> str:
-    """The path of `libpyhybrid.so`, to be linked or loaded."""
+    """Return the path of `libpyhybrid.so`, to be linked or loaded."""
     return os.path.join(_extension_folder(), "libpyhybrid.so")
 
 
 def _extension_folder() -> str:
-    """Of the extension modules, which is not ours in the root of a clone."""
+    """Return the folder of the extension modules, which is not ours in the root of a clone."""
     from pyhybrid import _native
 
     return os.path.dirname(_native.__file__)
 
 
 def __getattr__(name: str) -> object:
-    """The API, imported when it is first used: the command line starts without it."""
+    """Return a part of the API, imported when it is first used: the command line starts without
+    it."""
     if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, there = f"pyhybrid.{_API[name]}".rpartition(".")

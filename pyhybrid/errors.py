@@ -1,4 +1,4 @@
-"""The one exception family: what a user can cause or repair, said in one line.
+"""The one exception family: what a user can cause or repair, reported in one line.
 
 The command line prints ``pyhybrid: MESSAGE`` and exits with `exit_code`; everything else that
 escapes is a defect and keeps its traceback.
@@ -6,7 +6,8 @@ escapes is a defect and keeps its traceback.
 
 
 class PyhybridError(Exception):
-    """A failure to report in one line: a file that is missing, damaged, or cannot be written."""
+    """This is a failure to report in one line: a file that is missing, damaged, or cannot be
+    written."""
 
     exit_code = 1
 

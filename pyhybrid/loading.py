@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Function(NamedTuple):
-    """A function of the profile, with what was counted of it and what was sampled.
+    """A function of the profile has what was counted of it and what was sampled.
 
     `frame` is its number, for `profile.frames`.  calls, exact_total_ns, exact_self_ns: by events,
     wall-clock time; None where nothing counted it.  samples, total_ns, self_ns: by samples, in
@@ -35,13 +35,13 @@ class Function(NamedTuple):
 
 
 class Profile(tables.Profile):
-    """A profile: its tables (see the attributes), and what `pyhybrid report` shows of them.
+    """A profile has its tables (see the attributes), and what `pyhybrid report` shows of them.
 
     Every method raises PyhybridError where the file is damaged.
     """
 
     def report(self) -> str:
-        """The summary, as `pyhybrid report` prints it."""
+        """Return the summary, as `pyhybrid report` prints it."""
         from pyhybrid.report.screen import print_summary
         from pyhybrid.report.summary import summarize
 
@@ -50,14 +50,15 @@ class Profile(tables.Profile):
         return text.getvalue()
 
     def tree(self, min_time_ns: int = 0) -> str:
-        """The call tree as text, as `report tree` prints it; `min_time_ns` as of its --min-time,
-        in nanoseconds."""
+        """Return the call tree as text, as `report tree` prints it; `min_time_ns` is as of its
+        --min-time, in nanoseconds."""
         from pyhybrid.report.tree import tree_lines
 
         return "\n".join(tree_lines(self, min_time_ns)) + "\n"
 
     def functions(self) -> list[Function]:
-        """The functions, those first in which most samples ended, then by exact self time."""
+        """Return the functions, those first in which most samples ended, then by exact self
+        time."""
         from pyhybrid.views.call_tree.hot_paths import Hot
         from pyhybrid.views.calls.function_calls import function_calls
 
@@ -79,7 +80,7 @@ class Profile(tables.Profile):
         return sorted(found, key=lambda f: (-f.self_ns, -(f.exact_self_ns or 0), f.frame))
 
     def steps(self, n_slowest: int | None = None) -> "StepReport":
-        """The steps of a training by phases, as `report steps`.
+        """Return the steps of a training by phases, as `report steps` does.
 
         Raises PyhybridError where the profile has none.
         """
@@ -88,7 +89,8 @@ class Profile(tables.Profile):
         return step_report(self, n_slowest)
 
     def model(self, by_class: bool = False) -> "ModelFigures":
-        """The modules of a PyTorch model, as `report modules`; `modules` are the ELF files.
+        """Return the modules of a PyTorch model, as `report modules` does; `modules` are the ELF
+        files.
 
         Raises PyhybridError where the profile has none.
         """
@@ -110,17 +112,18 @@ class Profile(tables.Profile):
         return output.path or os.fspath(path)
 
     def to_pandas(self, table: str | None = None) -> Any:
-        """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
+        """Return the tree as a pandas DataFrame: a row per call path (index: node id), of all
+        threads.
 
-        Columns: parent, kind, name, file, line, module; of samples: samples, weight_ns (self
-        figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where nothing
-        was counted).  With the name of a `table` the rows of that one, a column a field.
+        The columns are: parent, kind, name, file, line, module; of samples: samples, weight_ns
+        (self figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where
+        nothing was counted).  With the name of a `table` the rows of that one, a column a field.
         Raises PyhybridError where pandas is not installed, or there is no such table.
         """
         return _data_frame(self, table)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the page."""
+        """Return what a notebook shows: the page."""
         from pyhybrid.notebook import html_of
 
         return html_of(self)
@@ -141,7 +144,7 @@ _OF_EVENTS = ["calls", "resumes", "raised", "exact_total_ns", "exact_self_ns"]
 
 
 def _data_frame(profile: Profile, table: str | None) -> Any:
-    """A row for each call path, or of a table: see `Profile.to_pandas`."""
+    """Return a row for each call path, or of a table: see `Profile.to_pandas`."""
     try:
         import pandas
     except ImportError:

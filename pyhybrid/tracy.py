@@ -18,18 +18,18 @@ __all__ = ["Profiler", "signpost"]
 
 
 class Profiler:
-    """Where it is enabled a run that was begun with `-p` profiles."""
+    """Profile where it is enabled, in a run that was begun with `-p`."""
 
     def enable(self) -> None:
         """Profile from now on; if it does already nothing happens."""
         switch(True)
 
     def disable(self) -> None:
-        """No longer; if it does not nothing happens."""
+        """Profile no longer; if it does not nothing happens."""
         switch(False)
 
 
 def signpost(header: str, message: str | None = None) -> None:
-    """A message at this moment on this thread: a heading, and perhaps more."""
+    """Send a message at this moment on this thread: a heading, and perhaps more."""
     text = header if message is None else f"{header}\n{message}"
     _signpost(f"`TT_SIGNPOST: {text}`".encode(errors="backslashreplace").replace(b"\0", b"\\0"))

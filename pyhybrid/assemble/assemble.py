@@ -86,7 +86,8 @@ def assemble(
     symbols: tuple[Loader, Demangle] | None = None,
 ) -> writer.Made:
     """Read the spool at `spool_path` and fill the empty `database`: see `assembled`; returns what
-    need not be read back.  Raises sqlite3.Error, too."""
+    need not be read back.  Raises sqlite3.Error, too.
+    """
     made = assembled(spool_path, symbols)
     made.write(database)
     return made.parts
