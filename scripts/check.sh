@@ -49,6 +49,7 @@ format() {
 mkdir -p build
 [ "${CI:-}" = true ] || step "subject of the commit" scripts/subject.sh # CI's last commit may be a merge's own
 step "heads of files" python -P scripts/map.py --check
+step "docstrings" python -P scripts/docstrings.py
 if [ "${1:-}" != quick ]; then
     step "compiler warnings" warnings
     step "signal-side symbols" scripts/check_signal_side.sh "$build"/src/*/lib*_signal.a
