@@ -44,7 +44,7 @@ _IMPOSSIBLE = (
 
 @contextmanager
 def damage_in(path: str) -> Iterator[None]:
-    """Turn what fails in the block into a PyhybridError that says that `path` is damaged."""
+    """Turn what fails in the block into a PyhybridError: `path` is damaged."""
     try:
         yield
     except _IMPOSSIBLE as error:

@@ -144,10 +144,10 @@ class Profiler:
     )
     __signature__ = Signature(ProfilerOptions)
 
-    _usual: ClassVar[dict[str, Any]] = {}  # where neither keywords nor files say so
+    _usual: ClassVar[dict[str, Any]] = {}  # where neither keywords nor files choose
 
     _waits = False  # it begins paused, as with -p
-    _argv: list[str] | None = None  # of the run, where this process's own say nothing of it
+    _argv: list[str] | None = None  # of the run, where this process's own have nothing of it
 
     @with_keywords_of(ProfilerOptions)
     def __init__(self, **options: Any) -> None:

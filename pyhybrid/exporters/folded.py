@@ -23,10 +23,10 @@ from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import import_frames, import_line
 from pyhybrid.views.labels import labels_of
 
-# What the lines of folded stacks say of threads and folded nodes, all of it or within a limit.
+# What the lines of folded stacks have of threads and folded nodes, all of it or within a limit.
 #
 # Where all would be too much, deep paths are cut in their middle, which makes those of a recursion
-# one line, and the lines with most weight are written. Of what the others say, thread and function
+# one line, and the lines with most weight are written. Of what the others have, thread and function
 # are written, or the thread alone.  No weight is left out.
 
 THREAD = -1  # where a node is expected: the thread itself, above all nodes

@@ -120,7 +120,7 @@ class Html(Exporter):
     all_frames = False  # paths with plumbing are there, too, also where they are many
     with_source = True  # source text that the program's files have
     texts: Mapping[str, str] = MappingProxyType({})  # source text of what has no file, by its name
-    notes: Sequence[str] = ()  # what to say of the choice of samples
+    notes: Sequence[str] = ()  # on the choice of samples
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write the page."""

@@ -164,7 +164,7 @@ class NamePrefetch:
         try:
             load, demangle = loader_of(spool)
             open_file, _ = default_reader(limit_bytes)
-        except PyhybridError:  # whoever asks will say so
+        except PyhybridError:  # whoever asks will report it
             self._fork = Prefetch()
             return
         names: Found[Symbol] = {}

@@ -8,7 +8,7 @@ launches between two of them (it sums up what the first one gave) is that of the
 to be placed is below no call (node 0), and counted by reason.
 
 Traces' times are those of the day, the profile's those of the monotonic clock: pairs of both, one a
-second, say how they lie to one another.
+second, show how they lie to one another.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class GpuTrace(Struct):
     """Hold the work of a run, or of parts of it: `windows` are when it was recorded, in order,
     apart.
 
-    `pids`: of the processes that launched; none: it is this one.  `notes`: what to say of it.
+    `pids`: of the processes that launched; none: it is this one.  `notes`: what to report of it.
     """
 
     work: list[Work] = made(list)

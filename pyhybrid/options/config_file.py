@@ -40,7 +40,7 @@ class Configuration:
                 raise UsageError(f"{where}: {error}") from None
             try:
                 option.kind.check(where, parsed)
-            except UsageError as error:  # some do not say of what
+            except UsageError as error:  # some do not name what
                 text = str(error)
                 raise UsageError(text if where in text else f"{where}: {text}") from None
             self.sources[option.name] = path
@@ -161,7 +161,7 @@ def _pyproject() -> Iterator[tuple[str, dict[str, Any]]]:
     while True:
         path = os.path.join(folder, PYPROJECT)
         try:
-            # Without waiting for what somebody has put there: a FIFO, say.
+            # Without waiting for what somebody has put there: a FIFO, for example.
             with open(path, "rb", opener=_without_waiting) as file:
                 status = os.fstat(file.fileno())
                 ours = stat.S_ISREG(status.st_mode) and status.st_uid in owners

@@ -4,7 +4,7 @@
     @pytest.mark.limit_time("pkg.Class.method", "50ms")
 
 They hold for all threads, from the test's begin to its end.  A limit that cannot be checked fails
-the test, too: a pass would say what nobody knows.
+the test, too: a pass would claim what nobody knows.
 """
 
 import importlib

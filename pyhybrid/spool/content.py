@@ -166,7 +166,7 @@ class End(NamedTuple):
     """The profiler was stopped in order; `cpu_ns` is the process's while it ran.
 
     n_kernel_lost: ticks of which it is not known where in the kernel they came; n_mute: clocks
-    that could not say that.  unaccounted_ns: CPU time that no sample stands for, lost and missed
+    that could not know that.  unaccounted_ns: CPU time that no sample stands for, lost and missed
     ones among them; below 0: samples stand for more, by chance.
     """
 

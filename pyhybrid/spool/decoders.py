@@ -176,7 +176,7 @@ def _samples(spool: Spool, head: Head, rest: memoryview) -> None:
     for pairs in (chunk.weights, chunk.cpus):
         indices = pairs[::2].tolist()
         if not all(map(lt, indices, [*indices[1:], n])):
-            raise ValueError("samples are told of that are not there")
+            raise ValueError("weights or CPUs of samples that are not there")
     if n:
         if not n_cpus or chunk.cpus[0]:
             raise ValueError("a sample without its CPU")

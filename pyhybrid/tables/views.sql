@@ -44,7 +44,7 @@ WITH RECURSIVE path (node, at, text, samples, weight_ns) AS (
     FROM path JOIN node ON node.id = path.at JOIN frame ON frame.id = node.frame)
 SELECT node, samples, weight_ns, text FROM path WHERE at = 0 ORDER BY weight_ns DESC;
 
--- Counters that native code sampled (pyhybrid.h, PerfStubs), and facts that it told.
+-- Counters that native code sampled (pyhybrid.h, PerfStubs), and facts that it gave.
 CREATE VIEW counter AS
     SELECT value ->> 'name' AS name, value ->> 'n' AS n, value ->> 'sum' AS sum, value ->> 'min' AS min,
            value ->> 'max' AS max, value ->> 'sum_of_squares' AS sum_of_squares

@@ -77,7 +77,7 @@ class FoldedTree:
 
     `parent` and `frame` are indexed by folded node; 0 is the root, parents come first.  `of_node`
     maps the profile's nodes to folded nodes: that of the nearest frame that is kept; `stand_in`
-    says which frame is shown for another one, `kinds` what each is (`classify`).  With `all_frames`
+    is which frame is shown for another one, `kinds` what each is (`classify`).  With `all_frames`
     nothing is folded: the tree is the profile's.
     """
 

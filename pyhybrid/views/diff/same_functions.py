@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pyhybrid.views.diff.function_figures import Function
 
 _Key = tuple[str, str, str]  # kind, name, the file's own name
-GENERIC = ("__init__.py", "__main__.py")  # say nothing without their folder
+GENERIC = ("__init__.py", "__main__.py")  # mean nothing without their folder
 
 
 class SameFunctions:

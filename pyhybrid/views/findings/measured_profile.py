@@ -12,8 +12,8 @@ from pyhybrid.views.labels import labels_of
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import Step, steps_of
 
-# Numbers and names, by the words that rules (findings.toml) limit and say: `share` of the samples'
-# weight (0..1), `seconds` of it, counts.  None: there is nothing to say.
+# Numbers and names, by the words that rules (findings.toml) limit and show: `share` of the samples'
+# weight (0..1), `seconds` of it, counts.  None: there is nothing to show.
 Evidence = dict[str, Any] | None
 
 
