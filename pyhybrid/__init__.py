@@ -72,8 +72,7 @@ def _extension_folder() -> str:
 
 
 def __getattr__(name: str) -> object:
-    """Return a part of the API, imported when it is first used: the command line starts without
-    it."""
+    """Return a part of the API, imported at its first use: the command line starts without it."""
     if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, there = f"pyhybrid.{_API[name]}".rpartition(".")

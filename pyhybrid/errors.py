@@ -6,8 +6,7 @@ escapes is a defect and keeps its traceback.
 
 
 class PyhybridError(Exception):
-    """This is a failure to report in one line: a file that is missing, damaged, or cannot be
-    written."""
+    """Report a failure in one line: a file that is missing, damaged, or cannot be written."""
 
     exit_code = 1
 

@@ -57,8 +57,7 @@ class Profile(tables.Profile):
         return "\n".join(tree_lines(self, min_time_ns)) + "\n"
 
     def functions(self) -> list[Function]:
-        """Return the functions, those first in which most samples ended, then by exact self
-        time."""
+        """Return the functions, by most samples of their own, then by exact self time."""
         from pyhybrid.views.call_tree.hot_paths import Hot
         from pyhybrid.views.calls.function_calls import function_calls
 
@@ -89,8 +88,7 @@ class Profile(tables.Profile):
         return step_report(self, n_slowest)
 
     def model(self, by_class: bool = False) -> "ModelFigures":
-        """Return the modules of a PyTorch model, as `report modules` does; `modules` are the ELF
-        files.
+        """Return a PyTorch model's modules, as `report modules`; `modules` are the ELF files.
 
         Raises PyhybridError where the profile has none.
         """
@@ -112,8 +110,7 @@ class Profile(tables.Profile):
         return output.path or os.fspath(path)
 
     def to_pandas(self, table: str | None = None) -> Any:
-        """Return the tree as a pandas DataFrame: a row per call path (index: node id), of all
-        threads.
+        """Return the tree as a pandas DataFrame: a row per call path (index: node), of all threads.
 
         The columns are: parent, kind, name, file, line, module; of samples: samples, weight_ns
         (self figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where

@@ -289,8 +289,7 @@ def write_events(
 
 
 def drop_short(database: sqlite3.Connection, slower_than: list[Any]) -> None:
-    """Drop the calls of functions of these names that took less: `slower_than` has (name,
-    nanoseconds).
+    """Drop calls that took less than `slower_than` has for their function: (name, nanoseconds).
 
     Calls that are not there from begin to end stay.  What began within a call that goes began
     within the next one further out.

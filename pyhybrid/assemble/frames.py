@@ -52,8 +52,7 @@ class LineTable:
     """Decode one code object's table."""
 
     def __init__(self, table: bytes, first_line: int) -> None:
-        """Decode `table`, which is co_linetable; `first_line` is co_firstlineno; an empty table
-        knows no line."""
+        """Decode `table` (co_linetable); `first_line`: co_firstlineno; empty: no lines."""
         self._starts, self._lines, self._end = line_runs(table, first_line)
 
     def line(self, offset: int) -> int | None:
@@ -74,8 +73,7 @@ MAX_SHARED = 8  # names of a function; one that has more is a dispatcher (method
 
 
 def _python_name(names: set[str]) -> str | None:
-    """Return one text for all names by which Python reaches a C function; None: too many share
-    it."""
+    """Return one text for all names by which Python reaches a C function; None: too many."""
     if not 1 <= len(names) <= MAX_SHARED:
         return None
     first, *others = sorted(names, key=lambda name: (len(name), name))
@@ -91,8 +89,7 @@ def _short_c_name(name: str) -> str:
 
 
 def _named_by_python(row: Frame, name: str) -> Frame:
-    """Return the row with this name, if what it has is weaker: an object's name is no symbol of the
-    function."""
+    """Return the row with this name, if what it has is weaker: an object's name is no symbol."""
     if row.source not in _WEAK_SOURCES:
         return row
     return row._replace(name=name, symbol=None, source="method table")

@@ -149,8 +149,7 @@ _HALF = 32
 def _difference(
     index: int, rows: bytearray, begins: Iterable[Spool], ends: Iterable[Spool]
 ) -> bytearray:
-    """Return the rows of a thread, less what they were at each begin, with what they were at each
-    end."""
+    """Return a thread's rows, less what they were at each begin, with those at each end."""
     total = array("q", bytes(len(rows)))
     for spools_, sign in ((ends, 1), (begins, -1)):
         for spool in spools_:

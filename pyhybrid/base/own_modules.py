@@ -54,8 +54,7 @@ def begin() -> None:
 
 
 def hand_back() -> None:
-    """Leave `sys.path` and `sys.modules` as the program finds them bare, but for `pyhybrid`
-    itself."""
+    """Leave `sys.path` and `sys.modules` as a bare program has them, but for `pyhybrid` itself."""
     if _path is None:
         return
     sys.path[:] = _path

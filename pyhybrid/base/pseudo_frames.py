@@ -59,8 +59,7 @@ LOSSES = ("ring_full", "too_slow")
 
 
 def pseudo_frame(number: int) -> PseudoFrame:
-    """Return the name of `enum pseudo` number; newer writers' numbers get a name made of the
-    number."""
+    """Name the number of `enum pseudo`; newer writers' numbers get a name made of the number."""
     known = PSEUDO_FRAMES.get(number)
     return known or PseudoFrame(f"[pseudo {number}]", f"pseudo_{number}")
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 
 def quantile(values: Iterable[float], q: float) -> float:
-    """Return the value below which the share `q` of them is, between two in proportion; 0: of
-    none."""
+    """Return the value below which the share `q` is, between two in proportion; 0: of none."""
     ordered = sorted(values) or [0]
     at = q * (len(ordered) - 1)
     low = int(at)

@@ -57,8 +57,7 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 def is_alone() -> bool:
-    """Is this, with the lock, alone?  It is not in a signal handler within what its own thread does
-    with it."""
+    """Is nobody else at work with the lock?  A signal handler within that is not alone."""
     return bool(lock._recursion_count() == 1)  # type: ignore[attr-defined]
 
 
@@ -83,8 +82,7 @@ def with_keywords_of[**P](
 
 
 class Signature:
-    """Make a class's `__signature__`: these options as keywords.  It is made when it is asked
-    for."""
+    """Make a class's `__signature__`: these options as keywords.  It is made on demand."""
 
     def __init__(self, options: type[Declared]) -> None:
         self._options = options
@@ -245,8 +243,7 @@ class Profiler:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def pause(self) -> None:
-        """Record neither samples nor events until `resume`; what happens meanwhile counts
-        nowhere."""
+        """Record neither samples nor events until `resume`; nothing counts meanwhile."""
         _as_own(self._pause)
 
     def _pause(self) -> None:
@@ -293,8 +290,7 @@ class Profiler:
             self.stop()
 
     def _discard(self) -> None:
-        """Discard the run: the program ends by os._exit, or becomes another one: nobody asks for
-        the result."""
+        """Discard the run: the program ends by os._exit, or execs: nobody asks for the result."""
         if self._profiling and self._profiling.stop() and self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -210,8 +210,7 @@ class Awaited:
 
 
 def _first_step(turns: AsyncGenerator[Any, Any]) -> Callable[[None], Any]:
-    """Return `turns.asend`, hidden from the event loop: it would close what its wrapper closes,
-    too."""
+    """Return `turns.asend`, hidden from the event loop: it would close the wrapper's."""
     hooks = sys.get_asyncgen_hooks()
 
     @marked

@@ -128,8 +128,7 @@ _SANITIZERS = ("libasan.", "libtsan.", "libubsan.", "libclang_rt.")
 
 
 def environment() -> list[bytes]:
-    """Return the variables of a process of ours: those of the program, without what others put into
-    it.
+    """Return the variables of a process of ours: the program's, without what others put into it.
 
     They are those that can be passed on: names may be empty, and the program may have replaced
     them.

@@ -36,8 +36,7 @@ def perf_map_path(pid: int) -> str:
 
 
 def is_of_this_process(path: str) -> bool:
-    """Is the file of this process, and not left by an older one of the same number?  Raises
-    OSError."""
+    """Is the file this process's, and not an older one's of the same number?  Raises OSError."""
     return posix.lstat(path).st_mtime >= _began() - _SLACK_S
 
 
@@ -71,8 +70,7 @@ def _began() -> float:
 
 
 def _jitdumps(pid: int) -> list[str]:
-    """Return the jitdumps: a runtime maps a page of its own as code, so that profilers find the
-    file."""
+    """Return the jitdumps: a runtime maps a page of its own as code, for profilers."""
     end = b"/jit-%d.dump" % pid
     found: dict[str, None] = {}
     # Not self: nothing is mapped there once the main thread has ended.

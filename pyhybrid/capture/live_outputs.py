@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 class LiveOutputs:
-    """Open those that `settings` ask for; `capture` is of the process that captures Tracy's
-    zones."""
+    """Open what `settings` ask for; `capture` is of the process that captures Tracy's zones."""
 
     def __init__(self, settings: Settings, python: str | None) -> None:
         """Prepare them; `python` is an interpreter for other processes."""
@@ -33,8 +32,7 @@ class LiveOutputs:
         self.capture: TracyCapture | None = None
 
     def open_sinks(self) -> None:
-        """Open those that can be had; UsageError where there is none, and nothing else was asked
-        for."""
+        """Open what can be had; UsageError where there is none and nothing else was asked for."""
         n_open = 0
         failed = []
         for name, argument in self._settings.sinks:
@@ -54,8 +52,7 @@ class LiveOutputs:
             say(message)
 
     def _open_sink(self, name: str, argument: str) -> str:
-        """Open it, and return its note.  Raises OSError, ValueError, PyhybridError; it is not open
-        then."""
+        """Open it, and return its note.  Raises OSError, ValueError, PyhybridError, not open."""
         path = os.path.join(os.path.dirname(self._native.__file__), f"libpyhybrid_{name}.so")
         if not os.path.exists(path):
             raise PyhybridError("pyhybrid was built without it (docs/live-outputs.md)")
@@ -69,8 +66,7 @@ class LiveOutputs:
         return self.capture.around(lambda: self._native.emit(*words))
 
     def open_tools(self) -> None:
-        """Open those by which other systems' instrumentation finds us; they stay, for it calls
-        on."""
+        """Open those by which others' instrumentation finds us; they stay, for it calls on."""
         folder = os.path.dirname(self._native.__file__)
         for name, variable in TOOLS.items():
             if name not in self._settings.regions:

@@ -108,8 +108,7 @@ def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
 
 
 def notebook_cells() -> dict[str, str]:
-    """Return the name of each cell that was run, `Cell [3]`, by its file; none where there is no
-    IPython.
+    """Name each cell that was run, `Cell [3]`, by its file; none where there is no IPython.
 
     Never raises: it is the program's IPython.
     """

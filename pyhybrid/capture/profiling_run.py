@@ -174,8 +174,7 @@ class Profiling:
                 watching.pause()
 
     def _import_early(self) -> None:
-        """Import what is needed after the clocks start, so that it is not sampled as the
-        program's."""
+        """Import what is needed after the clocks start, to keep it out of the samples."""
         import fcntl  # noqa: F401
         import json  # noqa: F401
 
@@ -265,8 +264,7 @@ class Profiling:
                 continue
 
     def stop(self) -> bool:
-        """End, and report what went wrong; the spool is whole.  It is false where it does not run
-        here."""
+        """End, and report what went wrong; the spool is whole.  False: no run is here."""
         if getpid() != self.pid or not self.native.running():
             return False
         self.native.pause()
@@ -330,8 +328,7 @@ class Profiling:
         return path
 
     def _stops(self) -> bool:
-        """Stop as `stop` does; what goes wrong is reported, with the name of what there is to
-        read."""
+        """Stop as `stop` does; what goes wrong is reported, with what there is to read."""
         try:
             return self.stop()
         except Exception as error:  # of what the program has put in the place of something
@@ -350,10 +347,9 @@ class Profiling:
         return meta
 
     def leave(self, execs: bool) -> None:
-        """Finish: the program ends by os._exit, which waits as exit() does, or becomes another by
-        exec.
+        """Finish: the program ends by os._exit, which waits as exit() does, or by exec.
 
-        That one's output is its own: nothing is printed later.
+        The new program's output is its own: nothing is printed later.
         """
         if not execs:
             self.finish(waits=False)

@@ -37,8 +37,7 @@ class SharedProfile(api.Profiler):
         self._reported: set[str] = set()
 
     def begin(self, name: str) -> int:
-        """Start, idle, when function `name` is called; returns the session.  It is 0 where it is
-        just a call."""
+        """Start, idle, when function `name` is called; returns the session.  0 is just a call."""
         with _lock:
             if self.session or _ended:
                 return self.session

@@ -33,8 +33,7 @@ def release(kept: list[io.FileIO]) -> None:
 
 
 def say(line: str) -> None:
-    """Print one line on the process's standard error; `sys.stderr` is the program's, and may be
-    gone."""
+    """Print one line on standard error; `sys.stderr` is the program's, and may be gone."""
     for step in (
         lambda: sys.stderr.flush(),
         lambda: write(2, f"pyhybrid: {visible(line)}\n".encode()),

@@ -21,8 +21,7 @@ KEPT = 4000  # bytes of the capture's output, which repeats itself
 
 
 def main(file: str, command: list[str]) -> None:
-    """Run the capture until it ends; send a line when it is connected, and at last why there is no
-    file."""
+    """Run the capture until it ends; send when it is connected, at last why there is no file."""
     os.setsid()  # an interrupt from the terminal is for the program
     os.set_inheritable(PROGRAM, False)
     ours, theirs = os.openpty()  # only to a terminal it prints at once that it is connected

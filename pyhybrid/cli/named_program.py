@@ -87,8 +87,7 @@ def _folders() -> "Iterator[str]":
 
 
 def _interpreter_of(path: str) -> str | None:
-    """Return the Python that the file's first lines name: `python3`, or its path.  It is None where
-    they do not."""
+    """Return the Python, `python3` or a path, that a file's first lines name; None: none."""
     try:
         with open(path, "rb") as file:
             first, second = file.readline(4096), file.readline(4096)

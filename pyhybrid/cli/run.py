@@ -96,8 +96,7 @@ class _HelpAll(argparse.Action):
 
 
 def make_parser(*, defaults: bool = True) -> Parser:
-    """Make the parser of the words before the program; without `defaults` it returns what they give
-    alone."""
+    """Make the parser of the words before the program; without `defaults`, of given ones alone."""
     parser = RunParser(prog="pyhybrid", allow_abbrev=False)
     add_options(parser, Options.options.values(), defaults=defaults)
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS)

@@ -93,8 +93,7 @@ def run_bare(program: list[str]) -> None:
 
 
 def _without_us(words: list[str]) -> list[str] | None:
-    """Return the words of `python -X dev -m pyhybrid`, or `python /usr/bin/pyhybrid`, before our
-    own."""
+    """Return `python -X dev -m pyhybrid`, or `python /usr/bin/pyhybrid`, the words before ours."""
     if len(words) < 2:
         return None
     options, last = words[:-1], words[-1]

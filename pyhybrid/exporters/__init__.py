@@ -22,8 +22,7 @@ class Exporter:
     mode = 0o666  # of its file, less what the umask takes
 
     def default_path(self, profile: Profile, prefix: str) -> str | None:
-        """Return where it goes if nobody names a file; `prefix` is what the profile file's name
-        begins with.
+        """Return where it goes by default; `prefix` is what the profile file's name begins with.
 
         It is None where it writes no file.
         """
@@ -40,8 +39,7 @@ class Exporter:
         raise NotImplementedError
 
     def prepare(self, profile: Profile, path: str) -> None:
-        """Prepare: it is about to be written, and to be put at `path`, where something may
-        stand."""
+        """Prepare to write it, and to put it at `path`, where something may stand."""
 
     def refuses(self, profile: Profile, path: str) -> str:
         """Return why it must not be put at `path` after all; "" where it may.  Raises OSError."""
@@ -68,8 +66,7 @@ Size = Callable[[int, int], int]  # of a record, by its row and how many frames 
 
 
 class Summed(NamedTuple):
-    """Hold a path's weight on a thread, in ns: `frames` of those from the leaf `row` on are
-    written."""
+    """Hold a path's weight on a thread, in ns: `frames` from the leaf `row` on are written."""
 
     thread: int
     row: int
@@ -150,8 +147,7 @@ _CLASSES = {
 
 
 class _Exporters(Mapping[str, type[Exporter]]):
-    """Map names to the classes.  Each class is imported when it is asked for: at the end of a run,
-    few are."""
+    """Map names to classes, imported when they are asked for: at the end of a run, few are."""
 
     def __getitem__(self, name: str) -> type[Exporter]:
         module, _, each = _CLASSES[name].partition(":")

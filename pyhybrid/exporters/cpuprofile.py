@@ -38,8 +38,7 @@ class Nodes:
         self.new: list[dict[str, Any]] = [{"id": ROOT, "callFrame": _call_frame("(root)", "", 0)}]
 
     def of(self, node: int) -> int:
-        """Return the number of a folded node; what is made for it is added to `new`, parents
-        first."""
+        """Number a folded node; what is made for it is added to `new`, parents first."""
         path = []
         while node not in self._numbers:
             path.append(node)

@@ -44,8 +44,7 @@ def named(output: str) -> str:
 
 
 class Output(NamedTuple):
-    """Hold the file that was written (None: none was, the notes have why), and notes for the
-    user."""
+    """Hold the file that was written (None: the notes have why not), and notes for the user."""
 
     path: str | None
     notes: list[str]

@@ -108,8 +108,7 @@ class FoldedPaths:
         return [*self._path(outer), LEFT_OUT, *reversed(inner)]
 
     def _outer(self) -> tuple[list[int], list[int]]:
-        """Return for each node the depth, and the last one of those kept at the root's end (THREAD:
-        0)."""
+        """Return each node's depth, and the last of those kept at the root's end (THREAD: 0)."""
         depth, outer = [0], [0]
         for node, parent in enumerate(self._tree.parent[1:], 1):
             depth.append(depth[parent] + 1)

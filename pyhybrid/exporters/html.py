@@ -234,8 +234,7 @@ def add_lines(profile: Profile, strings: Strings, columns: Columns) -> None:
 
 
 def add_steps(profile: Profile, columns: Columns) -> StepsMeta | None:
-    """Add the steps in order of time, and return what is known of them all; None: there are
-    none."""
+    """Add the steps in order of time; returns what is known of all; None: there are none."""
     found = steps_of(profile)
     if not found:
         return None
@@ -261,8 +260,7 @@ GPU_TICK_NS = 100  # of their times
 
 
 def add_gpu(profile: Profile, tree: Tree, strings: Strings, columns: Columns) -> GpuMeta | None:
-    """Add it, and return what the page has of it beside the columns; None: nothing is known of a
-    GPU."""
+    """Add it; returns what the page has beside the columns; None: nothing is known of a GPU."""
     if not profile.gpu:
         return None
     start_ns = profile.process.start_ns or 0

@@ -56,8 +56,7 @@ class PerfflowOptions:
     """Hold the options of an environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Parse them; raises UsageError for a value that does not exist; of unknown options see
-        `notes`."""
+        """Parse them; raises UsageError for an unknown value; of unknown options see `notes`."""
         self._environment = environment
         self._values = dict(_DEFAULTS)
         self.notes: list[str] = []

@@ -28,8 +28,7 @@ _VARINT, _BYTES = 0, 2  # wire types
 
 
 def varint(value: int) -> bytes:
-    """Encode a number of 64 bits: seven in a byte, the lowest first; negative ones as two's
-    complement."""
+    """Encode 64 bits, seven in a byte, the lowest first; negative ones as two's complement."""
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -132,8 +131,7 @@ class _Parts:
             yield self._sample(steps.of(path), [*values, *exact], self._label(thread, gil, waits))
 
     def _exact(self, samples: list[int]) -> Iterator[bytes]:
-        """Yield one for each path of functions and thread; of samples' values they have
-        `samples`."""
+        """Yield one for each functions' path and thread; of samples' values it has `samples`."""
         profile, tree = self._profile, FoldedTree.of(self._profile)
         totals: dict[tuple[int, int], list[int]] = {}
         exact = profile.exact

@@ -73,8 +73,7 @@ def look_up[T](open_file: OpenFile[T], wanted: dict[File, list[int]]) -> Found[T
 
 
 def without_starts(wanted: dict[File, list[int]], names: Found[Symbol]) -> dict[File, list[int]]:
-    """Return the addresses that lie within a function, not at its start: there nothing is
-    inlined."""
+    """Return the addresses within a function, not at its start: there nothing is inlined."""
 
     def within(file: File) -> list[int]:
         symbols = names.get(file, {})

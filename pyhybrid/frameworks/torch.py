@@ -135,8 +135,7 @@ def link_backward(native: ModuleType) -> None:
 
 
 def _link(torch: dict[str, Any]) -> str | None:
-    """Link them, and return None, or why nodes cannot be linked.  It is proven by some that are
-    made here."""
+    """Link them; returns None, or why nodes cannot be linked: by some that are made here."""
     from pyhybrid import _torch
 
     names = tables()["backward"]

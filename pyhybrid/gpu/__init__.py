@@ -88,8 +88,7 @@ def graph_name(name: str) -> str:
 
 
 class GpuTrace(Struct):
-    """Hold the work of a run, or of parts of it: `windows` are when it was recorded, in order,
-    apart.
+    """Hold the work of a run, or parts of it: `windows` are when it was recorded, in order, apart.
 
     `pids`: of the processes that launched; none: it is this one.  `notes`: what to report of it.
     """
@@ -207,8 +206,7 @@ def _waits(trace: GpuTrace, nodes: list[int]) -> list[GpuWait]:
 
 
 def _clock(profile: Profile) -> Callable[[int], int]:
-    """Return the map from the time of day to the profile's, both nanoseconds: it uses the pairs
-    before and after."""
+    """Return the map from the time of day to the profile's, both ns, by the pairs around it."""
     pairs = profile.clock_pairs
     if not pairs:
         raise PyhybridError(f"{profile.path}: it is not known at what time of day it began")
@@ -228,8 +226,7 @@ def _clock(profile: Profile) -> Callable[[int], int]:
 def _calls_at(
     profile: Profile, moments: Iterable[_Moment], events: Iterable[Event]
 ) -> dict[_Moment, int]:
-    """Return the node of the innermost call at each, by the event log; 0: none ran, or it is not
-    known."""
+    """Return the node of the innermost call at each, by the event log; 0: none, or not known."""
     wanted: defaultdict[int, list[int]] = defaultdict(list)  # the latest first
     for tid, time_ns in sorted(moments, reverse=True):
         wanted[tid].append(time_ns)
@@ -309,8 +306,7 @@ class _Operators:
         return None
 
     def _made(self, tid: int, i: int) -> tuple[int, int] | None:
-        """Return thread and time of the operator that made the node which the thread's `i`th one
-        ran."""
+        """Return thread and time of the operator that made the node of the thread's `i`th one."""
         while i >= 0:
             each = self._of_thread[tid][i]
             if each.is_backward:
@@ -323,8 +319,7 @@ class _Operators:
         return None
 
     def _backward_before(self, tid: int, i: int) -> int:
-        """Return the place of the one that carried out backward work last, in the same one; -1:
-        none."""
+        """Return the place of the one that did backward work last, in the same one; -1: none."""
         outer = self._outer[tid]
         around = outer[i]
         while i > 0:

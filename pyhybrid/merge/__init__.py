@@ -50,8 +50,7 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what one process recorded, or all of a merged file, with the lists that it has not; as
-    JSON."""
+    """Yield what a process recorded, or all of a merged file, with lists that it lacks; JSON."""
     for key, value in sorted({**dict.fromkeys(LISTS, ()), **meta}.items()):
         if key not in OF_ALL:
             yield key, json.dumps(value)
@@ -83,8 +82,7 @@ def _merged(key: str, values: list[Any]) -> Any:
 
 
 def _sources(values: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the texts of each file: where there were several none is right, and its hash is that of
-    no text."""
+    """Merge the texts of each file: of several none is right, and the hash is that of no text."""
     merged: dict[str, Any] = {}
     for file, known in (item for value in values for item in value.items()):
         of_all = merged.setdefault(file, dict(known))

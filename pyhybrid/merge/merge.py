@@ -81,8 +81,7 @@ class SharedPaths:
 
 
 class Part:
-    """Map one profile's modules, frames, nodes and stacks to what they are called in what is
-    shared."""
+    """Map one profile's modules, frames, nodes and stacks to their numbers in what is shared."""
 
     def __init__(self, shared: SharedPaths, profile: Profile) -> None:
         self._shared, self._profile = shared, profile

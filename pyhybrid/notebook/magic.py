@@ -134,8 +134,7 @@ def _awaited(shell: Any, line: str) -> str:
 
 
 def _compiled(shell: Any, text: str) -> tuple[CodeType, CodeType | None]:
-    """Return the code, as IPython would make it of a cell, and that of the expression at its
-    end."""
+    """Return the code, as IPython would make it of a cell, and that of its last expression."""
     plain = shell.transform_cell(text)
     tree = shell.transform_ast(shell.compile.ast_parse(plain))
     name = shell.compile.cache(plain, _number(shell), raw_code=text)

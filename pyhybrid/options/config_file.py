@@ -89,8 +89,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def parse(path: str, data: bytes) -> Any:
-    """Return what is in a file of this name, of JSON if the name shows none.  Raises ValueError,
-    UsageError."""
+    """Return what is in a file of this name, by default JSON.  Raises ValueError, UsageError."""
     try:
         return _PARSERS.get(_extension(path), _json)(data.decode())
     except ImportError:

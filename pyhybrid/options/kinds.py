@@ -157,8 +157,7 @@ def native_number(enum: str, word: str) -> int:
 
 
 class Choice(Kind):
-    """Accept one of `known`, of which each is a `noun`; C gets its number in the enum, if one is
-    named."""
+    """Accept one of `known`, each a `noun`; C gets its number in the enum, if one is named."""
 
     def __init__(self, noun: str, known: Iterable[str], enum: str = "") -> None:
         self.noun, self.known, self.enum = noun, known, enum
@@ -208,8 +207,7 @@ class Seconds(Duration):
 
 
 class Log(Seconds):
-    """Accept None (False), all (True), or what is of the last so many seconds: `--log`,
-    `--log=10s`.
+    """Accept None (False), all (True), or the last so many seconds: `--log`, `--log=10s`.
 
     C gets whether there is one; the time is `last_ns`.
     """

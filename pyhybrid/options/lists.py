@@ -82,8 +82,7 @@ class TorchWords(Words):
         super().check(option, names)
 
     def chosen(self, value: Iterable[str]) -> dict[str, str]:
-        """Return each that is recorded, and what stands behind its `=`; the last word on one
-        wins."""
+        """Return each that is recorded, and what is behind its `=`; the last word on one wins."""
         found = dict.fromkeys(self.usual, "")
         for word in value:
             name, _, argument = word.partition("=")
@@ -104,8 +103,7 @@ class TorchWords(Words):
 
 
 class BitNames(Names):
-    """Accept words for bits of an enum, also several in one with commas between; C gets their
-    sum."""
+    """Accept words for bits of an enum, also several with commas between; C gets their sum."""
 
     def __init__(self, noun: str, known: Iterable[str], enum: str) -> None:
         super().__init__(noun, known)
@@ -183,8 +181,7 @@ class Sinks(Names):
 
 
 class Tables(Kind):
-    """Accept any number of tables, each with values of its `keys`, of their kinds; the first one
-    always.
+    """Accept tables, each with values of its `keys`, of their kinds; the first key always.
 
     Values are as in files where `check` takes them, and where the option has them.
     """

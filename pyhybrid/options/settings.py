@@ -101,8 +101,7 @@ class Settings(Options):
         return selection(include, self.exclude, self.functions, timers)
 
     def _emit_to_tracy(self) -> None:
-        """Put Tracy first of all, where there is an option for it: it is the one that takes a
-        while."""
+        """Put Tracy first, where there is an option for it: it is the one that takes a while."""
         own = [each for each in self.emit if each.partition(":")[0] == TRACY]
         others = [each for each in self.emit if each not in own]
         if self.tracy is not None and not own:
@@ -180,8 +179,7 @@ class Settings(Options):
         return self.mode != "none"
 
     def native(self) -> dict[str, Any]:
-        """Return the arguments of `_native.start` that are one option's value each, or part of
-        one."""
+        """Return the arguments of `_native.start` that are an option's value, or part of it."""
         found = {
             each.native: each.kind.to_native(getattr(self, name))
             for name, each in self.options.items()

@@ -70,8 +70,7 @@ class _Calls:
 
 
 def limits_of(item: pytest.Item) -> list[Limit]:
-    """Return the test's; of a function's markers the closest.  It fails the test for what is no
-    limit."""
+    """Return the test's; of a function's markers the closest.  What is no limit fails it."""
     limits: dict[tuple[str, str], Limit] = {}
     for marker in MARKERS:
         for mark in item.iter_markers(marker):

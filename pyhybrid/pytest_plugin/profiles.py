@@ -112,8 +112,7 @@ class IdleProfile(api.Profiler):
         api.makes_way.append(self._make_way)
 
     def end(self) -> None:
-        """Make the file; what went wrong has been reported on stderr.  If it has ended do
-        nothing."""
+        """Make the file; what goes wrong is reported on stderr.  If it has ended do nothing."""
         with api.lock:
             api.check_alone()
             self._make_way("")
@@ -132,8 +131,7 @@ class IdleProfile(api.Profiler):
 
 
 class TestProfile:
-    """Hold what the fixture `pyhybrid_profile` gives: after the test, `profile` and the file's
-    `path`.
+    """Hold what the fixture `pyhybrid_profile` gives: after the test, `profile` and its `path`.
 
     A test is over for those who use it in their teardown: fixtures that ask for this one.
     """

@@ -161,8 +161,7 @@ _COLUMNS = (
 
 
 def _used(profile: Profile) -> Iterator[Column]:
-    """Yield what calls used, as far as that was measured: sums and quantiles; of a sample
-    estimates."""
+    """Yield what calls used, where that was measured: sums and quantiles; of a sample estimates."""
 
     def cpu(each: KeptFunction) -> list[tuple[int, int]]:
         used = ((profile.usage.get(call.id), call.weight) for call in each.calls)

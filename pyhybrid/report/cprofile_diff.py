@@ -45,8 +45,7 @@ class Facts(Struct):
 
 
 class Difference(Struct):
-    """Hold a function of which they have different figures; `why` is empty where that is not
-    known."""
+    """Hold a function with different figures; `why` is empty where that is not known."""
 
     key: Key
     theirs: Figures
@@ -55,8 +54,7 @@ class Difference(Struct):
 
 
 def compare(profile: Profile, counts: Iterable[tuple[str, int, str, int, int]]) -> list[Difference]:
-    """Return the differences, those in calls first and imports last; `counts` is from
-    cli/cprofile_run.py.
+    """Return the differences, calls first and imports last; `counts` is of cli/cprofile_run.py.
 
     Raises PyhybridError where nothing was traced.
     """

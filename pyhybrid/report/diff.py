@@ -201,8 +201,7 @@ def _sampled(comparison: Comparison, n: int) -> Iterator[tuple[str, Table]]:
 
 
 def _change(name: str) -> tuple[Column, ...]:
-    """Return the columns of a change with its errors; `name`: the attribute of a row that has
-    it."""
+    """Return the columns of a change with its errors; `name`: the row's attribute for it."""
 
     def visible(row: Any) -> float | None:
         seen: float = getattr(row, name).visible

@@ -30,8 +30,7 @@ def middle(text: str, columns: int) -> str:
 
 
 def around(text: str, kept: slice, columns: int) -> str:
-    """Return text within `columns`: what follows `kept` is left out first, then what is before
-    it."""
+    """Return text within `columns`: what follows `kept` goes first, then what is before it."""
     if len(text) <= columns:
         return text
     before, place, after = text[: kept.start], text[kept], text[kept.stop :]

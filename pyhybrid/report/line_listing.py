@@ -22,8 +22,7 @@ _NONE_RECORDED = "no lines were recorded (--lines -t NAME)"
 
 
 class LineReport(Record):
-    """Hold what `report lines --json` prints: lines that were counted, and shares of the
-    samples."""
+    """Hold what `report lines --json` prints: counted lines, and shares of the samples."""
 
     functions: list[FunctionLines]
     native: list[NativeFunctionLines]

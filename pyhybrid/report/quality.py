@@ -24,8 +24,7 @@ MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at
 
 
 class ModuleNames(Record):
-    """Hold how many of a library's frames have a name: shares of the weight, each frame of each
-    sample.
+    """Hold how many of a library's frames have names: shares of the weight of samples' frames.
 
     `by_source`: the shares by where the name came from; fde: its function's start, none: nothing.
     """

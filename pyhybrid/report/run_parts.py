@@ -191,8 +191,7 @@ class Cost(Record):
 
 
 def _counting_ns(profile: Profile, calls: Calls | None) -> int | None:
-    """Count two events of a turn, as of a C function's call, of a line one; what some took beyond
-    that.
+    """Count two events a turn, or C function's call, one a line; what some took beyond that.
 
     What samples met of it is true, too: of a killed process nothing else has the latter.  What
     Profilers within the run did is none of it.

@@ -69,8 +69,7 @@ def print_summary(summary: Summary, stream: TextIO) -> None:
 
 
 def print_written(paths: list[str], notes: list[str], stream: TextIO) -> None:
-    """Print what follows a summary that was printed before these files were made, in the same
-    manner."""
+    """Print what follows a summary that was printed before these files were made, alike."""
 
     def lines(columns: int) -> list[Line]:
         more = [line for note in notes for line in note_lines("note", note, columns, WARN)]
@@ -103,8 +102,7 @@ def render(summary: Summary, columns: int = USUAL_COLUMNS) -> list[Line]:
 
 
 def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
-    """Return the summary in `height` lines (at least 23), with the tree's heaviest paths, most of
-    all."""
+    """Return the summary in `height` lines (at least 23), mostly the tree's heaviest paths."""
     is_tall, last = height > TALL, _last(summary)
     note = NOTE_LINES if is_tall else 1
     lines = [*_facts(summary, columns, summary.run.start_unix_ns, note), [("", "")]]
@@ -173,8 +171,7 @@ def _finding(each: Finding, columns: int, most: int, is_tall: bool) -> list[Line
 
 
 def _shortened(each: Finding, columns: int, most: int) -> str:
-    """Return its text within so many lines: without folders, then without what is around the
-    places."""
+    """Return its text within so many lines: without folders, then without the rest but places."""
     places = [visible(each.evidence[key]) for key in PLACES if key in each.evidence]
     text = visible(each.text)
     if lines_of(text, columns) <= most:

@@ -27,8 +27,7 @@ _PARTLY = "source changed while it ran: lines that ran before have no text"
 
 
 class Source(NamedTuple):
-    """Hold text by line number, empty where it is not known; `note`: what to report about it, or
-    "".
+    """Hold text by line number, empty where it is not known; `note`: a remark on it, or "".
 
     `changed`: it is the text of another time, so its lines may be others than those that ran.
     """
@@ -54,8 +53,7 @@ class Sources:
         self._stale = {file: frozenset(each["stale"]) for file, each in known.items()}
 
     def function(self, file: str, name: str, first: int, last: int) -> Source:
-        """Return the source of the function with the qualified name `name` that begins in line
-        `first`.
+        """Return the source of the function of qualified name `name` that begins in line `first`.
 
         `last` is a line that it must reach.  A changed file is used, with a note, as long as such a
         function stands there.
@@ -116,15 +114,13 @@ def _decoded(data: bytes) -> str:
 
 
 def _refuse_pipes(path: str) -> None:
-    """Refuse a pipe: a program may have been read from one, and would not come again.  Raises
-    OSError."""
+    """Refuse a pipe: a program read from one would not come again.  Raises OSError."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a file")
 
 
 def _end(tree: "ast.Module", name: str, first: int) -> int | None:
-    """Return the last line of the function (or class, or lambda, ...) that begins in line
-    `first`."""
+    """Return the last line of the function (class, lambda, ...) that begins in line `first`."""
     import ast
 
     if name == "<module>":

@@ -35,8 +35,7 @@ class PhaseFigures(Record):
 
 
 class StepReport(Record):
-    """Hold what --json prints: times are nanoseconds, `begin_ns` and `end_ns` those since the
-    start.
+    """Hold what --json prints: times are ns, `begin_ns` and `end_ns` those since the start.
 
     `phases`: by name, and `step`, the whole; `sync_ns`: of all steps, by samples, where the thread
     waited for a device or copied from one; `helped_ns`: what backward's own threads ran meanwhile.
@@ -56,8 +55,7 @@ class StepReport(Record):
 
 
 class StepSummary(Record):
-    """Hold what the summary has of them: `shares` of all steps' time by phase, the largest
-    first."""
+    """Hold the summary's part: `shares` of all steps' time by phase, the largest first."""
 
     n_steps: int
     median_ns: int
@@ -117,8 +115,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
 
 
 def _gpu(profile: Profile, found: Steps) -> dict[int, dict[str, int]]:
-    """Return by step, of those of which it is known, and phase the time on the GPU of what was
-    launched."""
+    """Return the GPU's time of what was launched, by step, of those known, and by phase."""
     if not profile.gpu_activities:
         return {}
     launched, figures = LaunchedWork(profile), {}

@@ -78,8 +78,7 @@ class Table(Record):
         return [*cells, [*[""] * (len(self.columns) - 1), self.rest]] if self.rest else cells
 
     def lines(self, most: int | None = None) -> Iterator[Line]:
-        """Yield it as text; where `most` is given, a last cell's middle is left out of lines that
-        are longer.
+        """Yield it as text; of lines longer than `most` a last cell's middle is left out.
 
         Where no column has a heading, there is no line of these.
         """

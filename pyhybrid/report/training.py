@@ -90,8 +90,7 @@ def _own_text(model: ModelFigures, each: ModuleFigures) -> str:
 
 
 def _module_columns(model: ModelFigures) -> Iterator[Column]:
-    """Yield the columns of figures, as far as there are any; exact ones are blank where a module
-    has none."""
+    """Yield the columns of figures that there are; exact ones are blank where a module has none."""
 
     def exact(title: str, width: int, name: str, show: Callable[[int], str] = seconds) -> Column:
         def of(each: ModuleFigures) -> int | None:

@@ -30,8 +30,7 @@ MAX_DEPTH, ROOMY = 10, 100  # where it has to fit into a screen: steps; columns 
 
 
 class TreeNode(Record):
-    """Hold a function at a place in the tree, below the node at `parent` of the list; None:
-    outermost.
+    """Hold a function in the tree, below the node at `parent` of the list; None: outermost.
 
     Weights and times are inclusive; `calls` and `exact_total_ns`: None where nothing was counted.
     """
@@ -148,9 +147,8 @@ class CallTree:
         self._count_left_out(large)
 
     def _count_left_out(self, large: set[int]) -> None:
-        """Count what is left out: a function's calls by another one are all of them where native
-        code between the two took several ways, of which some are too small to be shown (a
-        coroutine's first step)."""
+        """Count all of a function's calls by another one where native code between the two took
+        several ways, of which some are too small to be shown (a coroutine's first step)."""
         parent, frame = self._tree.parent, self._tree.frame
         is_python = bytearray(max(self._frames, default=0) + 1)
         for each in self._frames.values():

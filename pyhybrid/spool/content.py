@@ -21,8 +21,7 @@ from pyhybrid.spool import STRUCT
 
 
 class Module(Struct):
-    """A module is a loaded ELF file.  `segments` are (start, size, file offset, PF_ flags),
-    absolute addresses."""
+    """Hold a loaded ELF file.  `segments`: (start, size, file offset, PF_ flags), absolute."""
 
     id: int
     base: int
@@ -72,8 +71,7 @@ class Thread(Struct):
 
 
 class Chunk(Struct):
-    """A chunk holds samples of one thread in order of time: `dt_ns` and `place` are uint32[n]
-    views.
+    """Hold samples of a thread in order of time: `dt_ns` and `place` are uint32[n] views.
 
     A place is a stack's id and what the thread was about (STACK_MASK).  `weights` is
     uint32[2 * n_weights]: (index, periods) of the samples that stand for more or less than one
@@ -91,8 +89,7 @@ class Chunk(Struct):
 
 
 class Sum(NamedTuple):
-    """A sum holds samples of a thread at one place (Chunk), without their times; `weight` is in
-    periods."""
+    """Hold samples of a thread at one place (Chunk), without times; `weight` is in periods."""
 
     thread: int
     place: int
@@ -103,8 +100,7 @@ class Sum(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """Hold a thread's own account; weights are in periods, `handler_ns` is as SPOOL_HISTOGRAM
-    has it."""
+    """Hold a thread's own account; weights in periods, `handler_ns` as in SPOOL_HISTOGRAM."""
 
     signals: int
     recorded: int
@@ -117,8 +113,7 @@ class Counters(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Hold begins and ends of one thread, uint64[n] as in src/exact/event_log.h; ticks are
-    absolute."""
+    """Hold a thread's begins and ends, uint64[n] as in src/exact/event_log.h; absolute ticks."""
 
     thread: int
     first_ticks: int
@@ -128,8 +123,7 @@ class Events(NamedTuple):
 
 
 class BackwardSum(NamedTuple):
-    """A sum is work that was done later for a node of a thread, in ticks; thread 0: not known for
-    which."""
+    """Hold work that was done later for a node of a thread, in ticks; thread 0: of unknown ones."""
 
     thread: int
     node: int
@@ -242,8 +236,7 @@ class Ticks:
 
     @property
     def clock(self) -> tuple[int, int, int, int]:
-        """Return what passes in C take: multiply, divide, ticks, and the time that these were
-        at."""
+        """Return what passes in C take: multiply, divide, ticks, and the time of these."""
         return self.multiply, self.divide, self._ticks0, self._ns0
 
     def span(self, ticks: int) -> int:

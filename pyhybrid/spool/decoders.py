@@ -67,8 +67,7 @@ _MOST = 1 << 62
 
 
 def _possible(spool: Spool, *figures: int) -> list[int]:
-    """Return the figures; if one cannot be, it is 0, and the record is damaged, which costs no
-    other."""
+    """Return the figures; one that cannot be is 0, and the record damaged, which costs no other."""
     found = [each if each < _MOST else 0 for each in figures]
     spool.n_damaged += any(map(_MOST.__le__, figures))
     return found

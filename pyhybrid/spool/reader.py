@@ -73,8 +73,7 @@ def records(data: bytes, committed: int) -> Iterator[Record | Damage]:
 
 
 def records_of_segment(body: memoryview) -> Iterator[Record | Damage]:
-    """Yield those of a segment, up to the first place without a mark; what is torn there is no
-    damage."""
+    """Yield those of a segment, up to the first place without a mark; a torn one is no damage."""
     at = 0
     while at + RECORD.size <= len(body):
         mark, _, kind, length = RECORD.unpack_from(body, at)

@@ -23,8 +23,7 @@ _CAPABILITY = re.compile(r"\bat::native::(AVX\w+|SVE\w+|VSX|ZVECTOR)::")
 
 
 def lambda_called(name: str, short: str, shorten: Callable[[str], str]) -> str | None:
-    """Return the short name of the lambda that a function, by its readable name, is an instance
-    for.
+    """Return the short name of the lambda that a function, by its name, is an instance for.
 
     `short` is that name shortened, as `shorten` does it; None: it is no such template, or what it
     calls is no lambda.  The name has no operators that look like brackets.

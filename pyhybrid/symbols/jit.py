@@ -47,8 +47,7 @@ _LOAD, _MOVE = 0, 1
 
 
 class JitFunctions:
-    """Hold functions by absolute address; `add_*` is called in the order in which they were
-    recorded."""
+    """Hold functions by absolute address; `add_*` is called in the order of their making."""
 
     def __init__(self) -> None:
         self.full = False  # there were more than MAX_FUNCTIONS
@@ -137,8 +136,7 @@ class JitFunctions:
     def _move(
         self, order: str, data: bytes, at: int, end: int, loaded: dict[int, tuple[int, bytes]]
     ) -> None:
-        """Move a function; also where it was before it keeps its name, until other code comes
-        there."""
+        """Move a function; where it was it keeps its name, too, until other code comes there."""
         if at + 48 > end:
             return
         start, _, index = struct.unpack_from(order + "3Q", data, at + 24)
@@ -272,8 +270,7 @@ class Generated:
         self._kernels: dict[str, list[tuple[str, str]]] = {}  # of a cache: text and name
 
     def native_name(self, library: str, symbol: str) -> str | None:
-        """Return what a kernel is called where it was asked for: `cpp_fused_add_gelu_0
-        [inductor]`."""
+        """Return a kernel's name where it was asked for: `cpp_fused_add_gelu_0 [inductor]`."""
         is_kernel = _pattern("symbol").match(symbol)
         found = _pattern("library").search(library) if is_kernel and self._files else None
         if not is_kernel or not found:

@@ -121,8 +121,7 @@ class _Exported:
     """Read the exported functions of a loaded library."""
 
     def __init__(self, read: Callable[[int, int], bytes], base: int, build_id: str) -> None:
-        """Read them by `read(address, size)`.  Raises ValueError, LookupError, OSError,
-        struct.error."""
+        """Use `read(address, size)`.  Raises ValueError, LookupError, OSError, struct.error."""
         self._read, self._base = read, base
         _, _, _, _, at, _, _, _, size, n, *_ = _HEADER.unpack(read(base, _HEADER.size))
         programs = list(_PROGRAM.iter_unpack(read(base + at, size * n)))
@@ -139,8 +138,7 @@ class _Exported:
         self._starts = [start for start, _, _ in self._functions]
 
     def _at(self, value: int) -> int:
-        """Return the absolute address: the loader makes some of those in the dynamic section
-        absolute."""
+        """Return it absolute, as the loader makes some addresses in the dynamic section."""
         return value if value >= self._base else self._base + value
 
     def _n_symbols(self, tags: dict[int, int]) -> int:

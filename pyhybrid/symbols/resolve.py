@@ -97,8 +97,7 @@ Loader = Callable[[str, str | None], Symbols]
 
 
 class NativeFunction(NamedTuple):
-    """Hold what a native frame is: module id (0: none), start (relative to it), size, and its
-    names."""
+    """Hold what a native frame is: module id (0: none), start (relative to it), size, names."""
 
     module: int
     start: int | None

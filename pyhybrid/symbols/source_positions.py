@@ -31,8 +31,7 @@ Position = tuple[str | None, int, list[InlinedCall], SourceFunction]
 
 
 class LoadedFile(Protocol):
-    """Describe a module: its file, where that was loaded (what is added to its addresses), and
-    when."""
+    """Describe a module: its file, where that was loaded (added to its addresses), and when."""
 
     @property
     def path(self) -> str: ...
@@ -111,8 +110,7 @@ class DebugFiles:
 
     @property
     def notes(self) -> list[str]:
-        """Return a line each; libraries of another build, as most are on another machine, in
-        one."""
+        """Return a line each; libraries of other builds, as most on another machine, in one."""
         if not self._rebuilt:
             return self._notes
         first, *more = self._rebuilt

@@ -92,8 +92,7 @@ class Process(Row, ordered_by="id"):
     n_spawned: int | None
 
     def with_(self, others: Sequence[Process]) -> Process:
-        """Return this one, from the first's begin to the last's end; of sums those that are
-        known."""
+        """Return this one, from the first begin to the last end; of sums those that are known."""
         all_of_them = (self, *others)
         begins = [each.start_ns for each in all_of_them if each.start_ns is not None]
         ends = [each.end_ns for each in all_of_them if each.end_ns is not None]
@@ -121,8 +120,8 @@ class ProcessMeta(Row, key="process key"):
 
 
 class Thread(Row, ordered_by="id"):
-    """One row is a thread; its name is threading's, else comm.  signals = recorded + the samples of
-    its losses.
+    """One row is a thread; name: threading's, else comm.  signals = recorded + the samples of its
+    losses.
 
     first_ns and last_ns: when its first and its last sample were taken. handler_ns: the histogram
     of the handler's time (src/record/spool.h, SPOOL_HISTOGRAM).
@@ -215,8 +214,7 @@ class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
 
     @property
     def is_object(self) -> bool:
-        """Is it an object that has a path of its own: a module of a model, whose class is
-        `symbol`?"""
+        """Is it an object with a path: a module of a model, whose class is `symbol`?"""
         return self.kind == "region" and self.source == OBJECT
 
     @property
@@ -231,8 +229,7 @@ class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
 
 
 class Node(Row, ordered_by="id", describes=True):
-    """One row is a call path, function by function. Parents have smaller ids; parent 0 is the
-    root."""
+    """One row is a call path by function. Parents have smaller ids; parent 0 is the root."""
 
     id: Id
     parent: NodeOrZero
@@ -416,8 +413,7 @@ class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
 
 
 class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):
-    """One row is work of a GPU that calls launched: sums by call path; node 0: below no call that
-    is known.
+    """One row is work of a GPU that calls launched: sums by call path; node 0: no known call.
 
     name: the kernel's, or what was copied; after [graph]: what a CUDA graph replayed.
     backward: 1: the backward pass of what the call did in the forward pass.
@@ -469,8 +465,7 @@ class GpuWindow(Row, ordered_by="begin_ns"):
 
 
 class CallTime(Row, of_process=True, key="process thread node"):
-    """One row is how long the calls of such a path took, all that began and ended while profiling
-    ran.
+    """One row is how long such a path's calls took, all that began and ended while profiling ran.
 
     histogram: a list of [from_ns, calls].
     """
@@ -593,8 +588,7 @@ class Event(Record):
 
 
 class Chunk(Record):
-    """Hold samples of one thread in order of time: uint32[n] each, and the weights that are not
-    one.
+    """Hold samples of a thread in order of time: uint32[n] each, and weights that are not one.
 
     A sample's time is `first_ns` + the sum of `dt_ns` up to and including it. Its place has the
     stack (`stack_of`), what the thread had to do with the GIL (`gil_name`), and whether it was off

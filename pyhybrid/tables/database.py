@@ -33,8 +33,7 @@ FORK_WAIT_S = 1.0  # a fork does not wait longer
 
 
 class _InSqlite:
-    """Hold the lock of SQLite: `with in_sqlite:` is around whatever calls it; a thread may nest
-    it."""
+    """Hold SQLite's lock: `with in_sqlite:` is around what calls it; a thread may nest it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -87,8 +86,7 @@ os.register_at_fork(
 
 
 class _Steps:
-    """Limit how many steps of SQLite's machine a query may take; it is called where one took
-    STEPS_AT_ONCE."""
+    """Limit the steps of SQLite's machine in a query; it is called after STEPS_AT_ONCE of them."""
 
     most = left = 1 << 62
 
@@ -135,8 +133,7 @@ class File:
     """
 
     def __init__(self, path: str, opened: sqlite3.Connection | Callable[[], Database]) -> None:
-        """Take `path`, which messages name; of a connection that is no Database no columns are
-        read."""
+        """Take `path`, which messages name; of a connection, no Database, no columns are read."""
         self.path = path
         self._opened = opened
 
@@ -175,7 +172,7 @@ class File:
             self.damaged(one_line(error), error)
 
     def select(self, row: type[Row]) -> str:
-        """Return the query for a table's rows, with their fields in order; "": the file has no such
+        """Return the query for a table's rows, with fields in order; "": the file has no such
         table.
 
         What stands for columns that older files lack is in it.
@@ -201,8 +198,7 @@ class File:
 
 
 def open_file(path: str, is_new: bool = False) -> Database:
-    """Open the tables of a profile file: see `Profile.open`.  One that `is_new` is not checked
-    whole."""
+    """Open the tables of a profile file: see `Profile.open`.  A new one is not checked whole."""
     if begin_of(path) != SQLITE_MAGIC:
         raise PyhybridError(f"{path}: not a pyhybrid profile")
     name = f"file:{quoted(path)}?mode=ro&immutable=1"
@@ -275,8 +271,7 @@ def _check(path: str, database: Database, whole_below: int) -> None:
 
 
 def _check_tables(path: str, database: Database) -> None:
-    """Check that our tables are tables: the contents of a row are in the file, and are not worked
-    out.
+    """Check that our tables are tables: rows are in the file, and are not worked out.
 
     The check goes by what SQLite made of the file's schema, whatever is written there.  Other
     tables and views are whoever's: nothing of ours reads them.

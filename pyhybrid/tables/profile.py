@@ -112,8 +112,7 @@ class Profile:
     view: View
 
     def __init__(self, path: str, file: File, **made: Any) -> None:
-        """Take what `Profile.open` gives; `made`: attributes that are known, and need not be
-        read."""
+        """Take what `Profile.open` gives; `made`: known attributes, which need not be read."""
         self.__dict__.update(path=path, view=View(), _file=file, _base=None, _narrow=None)
         self.__dict__.update(_chunks=None, _read={}, _parts={}, **made)
 
@@ -434,8 +433,7 @@ class Profile:
             yield from parts(chunk, times(chunk) if len(at) < len(chunk.place) else at, at)
 
     def _check_tree(self, row: type[Row], parents: Sequence[int]) -> None:
-        """Check that rows are numbered from 1 on, and come after their parents; row 0 is the
-        root."""
+        """Check that rows are numbered from 1 on, after their parents; row 0 is the root."""
         table = row.table.name
         (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
         last = len(parents) - 1

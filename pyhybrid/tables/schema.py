@@ -129,8 +129,7 @@ class Table(NamedTuple):
 
     def insert(self, process: int) -> tuple[str, str]:
         """Return the `INSERT` of rows in the order of `fields`: what stands before the values of a
-        row, and these, as parameters, `process` in between where a table has it and its rows do
-        not."""
+        row, and these, as parameters, `process` in between where a table has it and rows do not."""
         of_rows = set(self.stored)
         values = ("?" if each.name in of_rows else str(process) for each in self.columns)
         return f"INSERT INTO {self.name} VALUES ", f"({','.join(values)})"

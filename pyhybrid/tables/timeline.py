@@ -61,8 +61,7 @@ def within(at_ns: list[int], spans: Spans) -> list[int]:
 
 
 def parts(chunk: Chunk, at_ns: list[int], kept: Sequence[int]) -> Iterator[Chunk]:
-    """Yield the samples of these indices, in several chunks where a step of time is too long for
-    one."""
+    """Yield the samples of these indices, in several chunks where a step is too long for one."""
     if len(kept) == len(at_ns):
         yield chunk
         return

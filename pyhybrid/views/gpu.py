@@ -26,8 +26,7 @@ N_MOST = 10
 
 
 class GpuShare(Struct):
-    """Hold what a function launched, itself and with what it called; or what kernels of a name
-    took."""
+    """Hold what a function launched, itself and with what it called; or a kernel name's time."""
 
     name: str
     launches: int
@@ -129,8 +128,7 @@ def kernels(
 
 
 def busy_spans(profile: Profile) -> dict[int, Spans]:
-    """Return when each device did anything, in order and apart; what is in sums alone is not in
-    them."""
+    """Return when each device did anything, in order and apart; sums alone are not there."""
     device = {work.id: work.device for work in profile.gpu}
     busy: dict[int, Spans] = {number: [] for number in sorted(set(device.values()))}
     for each in profile.gpu_activities:

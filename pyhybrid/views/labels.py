@@ -31,8 +31,7 @@ _OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|[-.]>")
 
 @cache
 def shorten_file(file: str, directory: str) -> str:
-    """Return the file as seen from its import path or from `directory`, where it lies below
-    either."""
+    """Return the file as seen from its import path or `directory`, where it lies below either."""
     short = LIBRARY_FOLDER.sub("", file, count=1)
     if short == file and directory and file.startswith(os.path.join(directory, "")):
         short = file[len(os.path.join(directory, "")) :]
@@ -41,8 +40,7 @@ def shorten_file(file: str, directory: str) -> str:
 
 @cache
 def shorten_native(name: str) -> str:
-    """Return a readable name without parameters, generic arguments, return type and compilers'
-    suffixes.
+    """Remove parameters, generic arguments, return type and compilers' suffixes from a name.
 
     `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`;
     `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`;
@@ -59,8 +57,7 @@ def shorten_native(name: str) -> str:
 
 
 def _shorten_rust(name: str) -> str:
-    """Shorten it without generic arguments; what a method belongs to stays: `<T as Trait>`,
-    `<[T]>`, `Vec`."""
+    """Remove generic arguments; what a method belongs to stays: `<T as Trait>`, `<[T]>`, `Vec`."""
     short, before = name.replace("->", "\0").replace(" .> ", " \0 "), ""
     while before != short:
         before, short = short, _RUST_ARGUMENTS.sub("", short)
@@ -96,8 +93,7 @@ def _without_arguments(name: str) -> str:
 
 
 def _shorten_mangled(name: str) -> str:
-    """Return the plain beginning of a mangled name that the demangler gave up on:
-    `at::internal::f…`."""
+    """Return the plain begin of a mangled name that no demangler takes: `at::internal::f…`."""
     start = _MANGLED_START.match(name)
     parts: list[str] = []
     at = start.end() if start else len(name)
@@ -116,12 +112,10 @@ def short_time(ns: int) -> str:
 
 
 class Labels:
-    """Make one label per frame id, the same everywhere: `forward
-    (torch/nn/modules/linear.py:130)`."""
+    """Make a frame's label, the same everywhere: `forward (torch/nn/modules/linear.py:130)`."""
 
     def __init__(self, profile: Profile, full_names: bool = True, all_frames: bool = False) -> None:
-        """Make labels for all frames of the profile; native names are shortened unless
-        `full_names`.
+        """Make labels for all frames of a profile; native names are short unless `full_names`.
 
         Functions without a name are `libfoo.so [nameless]`, as folding makes one line of a run of
         them; with `all_frames` each is `libfoo.so!+0xOFFSET`.
@@ -149,8 +143,7 @@ class Labels:
 def labels_of(
     profile: Profile, full_names: bool = True, all_frames: bool = False
 ) -> dict[int, str]:
-    """Return the label of each frame, by its id: see Labels.  It is made once, and not to be
-    changed."""
+    """Return each frame's label, by its id: see Labels.  It is made once, and not to be changed."""
     return profile.once(_LABELS[full_names, all_frames])
 
 
@@ -185,8 +178,7 @@ def module_of(label: str) -> str:
 
 
 def declared_at(frame: Frame) -> str:
-    """Return `file.cpp:12`, of a native function whose declaration debug information knows; else
-    ""."""
+    """Return `file.cpp:12`, where a native function is declared by debug information; else ""."""
     if frame.kind != "native" or not frame.file:
         return ""
     return f"{os.path.basename(frame.file)}:{frame.line}"

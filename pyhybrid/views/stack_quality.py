@@ -54,8 +54,7 @@ def gil_shares(profile: Profile) -> dict[str, float]:
 
 
 def off_cpu_share(profile: Profile) -> float | None:
-    """Return the share (0..1) of the recorded weight that threads waited; None: not by this
-    clock."""
+    """Return the share (0..1) of the recorded weight in waits; None: not by this clock."""
     if profile.meta.get("clock") != "wall":
         return None
     off = sum(sampled.weight_ns for sampled in profile.sampled if sampled.waits)
@@ -69,8 +68,7 @@ def unaccounted_ns(profile: Profile) -> int:
 
 
 def busy_threads(profile: Profile) -> list[Thread]:
-    """Return threads that ran long enough to show their rate: 50 periods and 1 % of all CPU
-    time."""
+    """Return threads that ran long enough for a rate: 50 periods and 1 % of all CPU time."""
     threads = profile.threads.values()
     total = sum(thread.cpu_ns or 0 for thread in threads)
     least = max(50 * profile.period_ns, total / 100)
@@ -105,8 +103,7 @@ def hz_reached(profile: Profile) -> float | None:
 
 
 def _bucket_from_ns(bucket: int) -> float:
-    """Return where a bucket of the handler's histogram begins: src/record/spool.h,
-    SPOOL_HISTOGRAM."""
+    """Return where a bucket of the handler's histogram begins: spool.h, SPOOL_HISTOGRAM."""
     power, quarter = divmod(bucket, 4)
     return 64 * exp2(power) * (1 + quarter / 4)
 

@@ -278,8 +278,7 @@ def _states(profile: Profile) -> bytes:
 
 def _named(profile: Profile, states: bytes) -> memoryview:
     """Return for each node the frame that is named: the nearest function of the program, itself or
-    above, of what an import runs the import; where there is none, or it is what runs the loop, its
-    own."""
+    above, of what an import runs the import; where there is none, or it runs the loop, its own."""
     nodes, n = profile.nodes, len(profile.nodes.frame)
     imports, own = imports_of(profile), program_frames(profile)
     is_own = bytes(f in own for f in range(max(profile.frames, default=0) + 1))

@@ -269,7 +269,7 @@ export interface Compiles {
   is_cut: boolean;
 }
 
-/** Hold what the summary has of them: `shares` of all steps' time by phase, the largest first. */
+/** Hold the summary's part: `shares` of all steps' time by phase, the largest first. */
 export interface StepSummary {
   n_steps: number;
   median_ns: number;
@@ -347,7 +347,7 @@ export interface Compile {
   failure: string | null;
 }
 
-/** Hold what a function launched, itself and with what it called; or what kernels of a name took. */
+/** Hold what a function launched, itself and with what it called; or a kernel name's time. */
 export interface GpuShare {
   name: string;
   launches: number;

@@ -53,8 +53,7 @@ class Columns:
 
 
 def steps(values: Iterable[int], before: int = 0) -> "array[int]":
-    """Return the steps from each value to the next one, the first from `before`; none is less than
-    the last."""
+    """Return the steps between values, the first from `before`; none is less than the last."""
     return array("Q", (to - since for since, to in pairwise([before, *values])))
 
 

@@ -15,8 +15,7 @@ TICK_NS = 10_000  # of the samples' times
 
 
 class Samples:
-    """Hold each sample: when, in what state, and its leaf: a path by function and a path by
-    line."""
+    """Hold each sample: when, in what state, and its leaf: paths by function and by line."""
 
     def __init__(self, profile: Profile, tree: Tree, strings: Strings) -> None:
         """Number the paths by line."""

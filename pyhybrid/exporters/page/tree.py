@@ -61,8 +61,7 @@ class Tree:
         self.import_frame = len(used) + 1 if any(self._imports.outer) else 0
 
     def _sampled_nodes(self) -> dict[int, int]:
-        """Return the nodes of all paths that were sampled, with plumbing: the page's number of
-        each."""
+        """Return all sampled paths' nodes, with plumbing: the page's number of each."""
         stacks, parent = self._profile.stacks, self._profile.nodes.parent
         found = {0}
         for node in {stacks.node[row.stack] for row in self._profile.recorded}:

@@ -30,8 +30,7 @@ REGIONS = range(0x2000_0000_0000, 0x5000_0000_0000, 0x0100_0000)
 
 
 class SyntheticAddresses:
-    """Plan the addresses of one profile: `of_frame` by frame id, `jit` as (start, size) of page
-    ranges.
+    """Plan a profile's addresses: `of_frame` by frame id, `jit` as (start, size) of page ranges.
 
     `moved` are those of native frames, which have addresses of their own, too; `left_out` stands
     for frames of a path that perf.data does not have.
@@ -152,8 +151,7 @@ class Images:
     """
 
     def __init__(self, profile: Profile, moved: Collection[int] | None = None) -> None:
-        """Collect them; `moved`: native frames that the perf map names; None: those that are
-        `nameless`."""
+        """Collect them; `moved`: native frames that the perf map names; None: the `nameless`."""
         moved = nameless(profile) if moved is None else moved
         self.synthetic = SyntheticAddresses(profile, moved)
         self.kernel_text: tuple[int, int] = tuple(profile.meta.get("kernel_text") or KERNEL_TEXT)

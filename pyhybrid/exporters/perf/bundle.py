@@ -49,8 +49,7 @@ ModuleKey = tuple[str, str | None]  # path and build-id: the loads of one file
 
 
 class Hits:
-    """Collect what was hit: `modules` are the loads of each file; `kernel` are the kernel's
-    addresses."""
+    """Collect what was hit: `modules`, the loads of each file; `kernel`, its addresses."""
 
     def __init__(self, profile: Profile, synthetic: SyntheticAddresses) -> None:
         """Walk the paths of both events."""
@@ -267,8 +266,7 @@ def write_bundle(profile: Profile, folder: str, exact_times: bool = False) -> Ou
 
 
 def _claim(folder: str) -> bool:
-    """Make `folder`, or find it empty; `.debug` in it marks it as ours.  It is true where it was
-    made."""
+    """Make `folder`, or find it empty; `.debug` in it marks it as ours.  True: it was made."""
     try:
         os.mkdir(folder)
     except FileExistsError:

@@ -33,8 +33,7 @@ _TEXT = _SECTIONS.index(".text")
 
 
 class Segment(NamedTuple):
-    """A segment is executable code as the file would map it; addresses are the file's, sizes
-    bytes."""
+    """A segment is code as the file would map it; addresses are the file's, sizes bytes."""
 
     start: int
     size: int
@@ -50,8 +49,7 @@ class Symbol(NamedTuple):
 
 
 def disjoint(symbols: Iterable[Symbol]) -> list[Symbol]:
-    """Sort them by address, one for each; none reaches into the next, where perf would find
-    either."""
+    """Sort them by address, one each; none reaches into the next, where perf would find either."""
     ordered = sorted({symbol.start: symbol for symbol in symbols}.values(), key=lambda s: s.start)
     cut = [
         each._replace(size=min(each.size, after.start - each.start))

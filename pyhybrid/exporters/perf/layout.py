@@ -63,8 +63,7 @@ FEATURE_SAMPLE_TIME, FEATURE_CLOCKID, FEATURE_CLOCK_DATA = 21, 23, 29
 
 
 class Event(NamedTuple):
-    """An event has its name in reports, what of PERF_TYPE_SOFTWARE it is, what a sample stands
-    for."""
+    """Hold its name in reports, what of PERF_TYPE_SOFTWARE it is, what a sample stands for."""
 
     name: str
     config: int
@@ -78,8 +77,7 @@ def _attr(event: Event) -> bytes:
 
 
 def chain_bytes(addresses: "array[int]") -> bytes:
-    """Return a sample's call chain, leaf first; what does not fit a record goes, from the root's
-    side.
+    """Return a sample's call chain, leaf first; what does not fit goes, from the root's side.
 
     Addresses are int64: the kernel's are negative, and come first (elsewhere in damaged files
     only).
@@ -126,8 +124,7 @@ def _event(kind: int, misc: int, body: bytes, pid: int, tid: int, time_ns: int) 
 
 
 def fork(pid: int, tid: int, time_ns: int) -> bytes:
-    """Return a FORK record: the process has a new thread, and none of this number that was there
-    before."""
+    """Return a FORK record: the process has a new thread, and none of this number before."""
     return _event(_FORK, 0, struct.pack("<IIIIQ", pid, pid, tid, pid, time_ns), pid, pid, time_ns)
 
 
@@ -137,8 +134,7 @@ def comm(pid: int, tid: int, name: str, time_ns: int = 0) -> bytes:
 
 
 def kernel_map(start: int, end: int) -> bytes:
-    """Return an MMAP record of the kernel's code, which perf wants to see even where no sample lies
-    in it.
+    """Return an MMAP record of the kernel's code, which perf wants even where no sample is in it.
 
     Its file offset is where `_text` was: so perf sees by how far the kernel has moved since.
     """
@@ -210,8 +206,7 @@ def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
 
 
 def head_size(n_events: int) -> int:
-    """Return the size of `head`: the header, the ids, the attributes with the places of their
-    ids."""
+    """Return the size of `head`: the header, the ids, attributes with their ids' places."""
     return _FILE_HEADER.size + n_events * (8 + _ATTR_SIZE + 16)
 
 
@@ -233,8 +228,7 @@ def head(events: list[Event], data_size: int, features: list[int]) -> bytes:
 
 
 def tail(data_end: int, bodies: list[bytes]) -> bytes:
-    """Return the features after the data: where each is, then their bodies, in the order of
-    numbers."""
+    """Return the features after the data: where each is, then bodies, in the order of numbers."""
     at = data_end + 16 * len(bodies)
     sections = []
     for body in bodies:

@@ -93,8 +93,7 @@ class PerfMap(Exporter):
         return f"{reason}; perf will not name Python functions" if reason else ""
 
     def lines(self, profile: Profile, theirs: bytes = b"") -> list[str]:
-        """Return the lines, by address, without line ends; `theirs`: a map whose functions are
-        kept."""
+        """Return lines, by address, without line ends; `theirs`: a map whose functions are kept."""
         return [f"{start:x} {size:x} {name}" for start, size, name in entries(profile, theirs)]
 
 
@@ -162,8 +161,7 @@ def _theirs(profile: Profile, path: str) -> bytes:
 def _jit_functions(
     profile: Profile, addresses: SyntheticAddresses, theirs: bytes
 ) -> list[tuple[str, int, int]]:
-    """Return name, start and size of functions in no module, by address; the profile's own count
-    most."""
+    """Return (name, start, size) of functions in no module, by address; the profile's first."""
     recorded, functions = JitFunctions(), JitFunctions()
     recorded.add_perf_map(theirs)
     kept = recorded.functions()
@@ -181,8 +179,7 @@ def _jit_functions(
 
 
 def _gaps(ranges: list[tuple[int, int]], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what is left of `ranges`, (start, size), without `taken`, (start, end); both by
-    address."""
+    """Return the rest of `ranges`, (start, size), less `taken`, (start, end); both by address."""
     left: list[tuple[int, int]] = []
     first = 0
     for start, size in ranges:

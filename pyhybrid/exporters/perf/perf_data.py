@@ -53,8 +53,7 @@ class Perf(Exporter):
     is_text = False
 
     def __init__(self, images: Images | None = None, exact_times: bool = False) -> None:
-        """Take `images` in the place of the usual places of names; `exact_times`: with that
-        event."""
+        """Take `images` for the usual places of names; `exact_times`: with that event."""
         self._images = images
         self.exact_times = exact_times
 
@@ -200,8 +199,7 @@ def _side_records(profile: Profile, images: Images) -> Iterator[Record]:
 
 
 def _threads(profile: Profile) -> Iterator[Record]:
-    """Yield begins and names of threads; those that got a number again begin when they were
-    seen."""
+    """Yield begins and names of threads; those with a number used again begin when seen."""
     seen: set[int] = set()
     for thread in _by_begin(profile):
         pid = profile.pid_of(thread.id)
@@ -214,8 +212,7 @@ def _threads(profile: Profile) -> Iterator[Record]:
 
 
 def _by_begin(profile: Profile) -> list[Thread]:
-    """Sort the threads by their begin; those that were never sampled have the last ids, whenever
-    they were."""
+    """Sort the threads by begin; never sampled ones have the last ids, whenever they were."""
     return sorted(profile.threads.values(), key=_begin_ns)
 
 
@@ -224,8 +221,7 @@ def _begin_ns(thread: Thread) -> int:
 
 
 def _overlapping(modules: list[Module]) -> set[int]:
-    """Return the modules that share addresses with another one, after one of the two was
-    unloaded."""
+    """Return modules that share addresses with another one, after one of the two was unloaded."""
     ranges = sorted((start, start + size, m.id) for m in modules for start, size, *_ in m.segments)
     shared: set[int] = set()
     end, owner = 0, 0

@@ -48,7 +48,7 @@ def with_inlined(
     reader: tuple[OpenDebugInfo, Demangle] | None = None,
     limit_bytes: int = 0,
 ) -> tuple[Profile, list[str]]:
-    """Return the profile with inlined functions, and notes; it is the profile itself where none are
+    """Return the profile with inlined functions, and notes; the profile itself where none are
     known.
 
     `fetch` gets debug files that are not on this machine; `limit_bytes` as of default_reader().
@@ -160,8 +160,7 @@ def _chain(position: Position) -> tuple[SourceFunction, ...]:
 
 
 def _covering(modules: list[Module], address: int) -> Module | None:
-    """Return the load of a file that has the address; where it was loaded twice at one place,
-    either."""
+    """Return a file's load that has the address; where it was loaded twice at one place, either."""
     if len(modules) == 1:
         return modules[0]
     for module in modules:
@@ -186,8 +185,7 @@ class _Expansion:
         above_exact: dict[int, int],
         demangle: Demangle,
     ) -> None:
-        """Begin; `above_exact`: nodes above exact figures, and a row of each, whose chain is
-        theirs."""
+        """Begin; `above_exact`: nodes above exact figures, and a row each, with their chain."""
         self._profile = profile
         self._positions = positions
         self._above_exact = above_exact
@@ -215,8 +213,7 @@ class _Expansion:
         return profile.replaced(rows, places=self._places, **made)
 
     def _moved(self) -> list[int]:
-        """Return each node's place, where what was counted hangs below the chains that samples have
-        there."""
+        """Return each node's, where what was counted hangs below the samples' chains there."""
         nodes = self._profile.nodes
         moved = list(range(len(nodes.parent)))
         here = mark(array("I", self._above_exact), len(moved))
@@ -266,8 +263,7 @@ class _Expansion:
         return moved
 
     def _expand(self, row: int, node: int, position: Position) -> int:
-        """Add the chain of a row, below and with its function's node; returns the innermost
-        node."""
+        """Add a row's chain, below and with its function's node; returns the innermost node."""
         key = self._nodes.frame[node], id(position)
         if key not in self._chains:
             self._chains[key] = self._chain_at(key[0], position)

@@ -16,8 +16,7 @@ Lines = tuple[tuple[int, int], ...]
 
 
 class Location(NamedTuple):
-    """A location is a step: `lines` are its frame and line, then those of what is inlined there,
-    innermost last.
+    """Hold a step: `lines` are its frame and line, then those inlined there, innermost last.
 
     Line 0 is not known.  `address` is absolute, of native code and the kernel.
     """
@@ -53,8 +52,7 @@ class SampledPaths:
         self.of_row, self.parent, self.location = paths(parents, numbers, how)
 
     def _lines(self, parents: "array[int]") -> list[Lines]:
-        """Return the lines of each row but the root; () where it is no step.  It makes `parents`
-        those by function."""
+        """Return each row's but the root's; (): no step; `parents` become those by function."""
         folded, frames = self._folded, self._tree.frame
         above, nearest = take(folded, parents), take(self._tree.parent, folded)
         places, lines = self._profile.places, self._profile.stacks.line
@@ -72,8 +70,7 @@ class SampledPaths:
         return of_rows
 
     def _chain(self, row: int, parents: "array[int]") -> Lines:
-        """Return the lines of a row that stands for several frames, or for one below a row further
-        out."""
+        """Return those of a row that stands for several frames, or for one below an outer row."""
         tree, above = self._tree, parents[row]
         chain = [self._folded[row]]  # from the inside out
         while (node := tree.parent[chain[-1]]) != 0:

@@ -93,8 +93,7 @@ def _steps() -> bytes:
 
 
 def spinning(profile: Profile) -> bytes:
-    """Return for each node of the profile 0, or where its thread spins the number of the pool from
-    1 on.
+    """Return for each node 0, or where its thread spins the number of the pool, from 1 on.
 
     System calls that a function spins with are part of it; work that it calls is none.  A library
     may lack the names of its functions: the library shows what they are, and what called them.

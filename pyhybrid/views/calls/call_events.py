@@ -18,8 +18,7 @@ _HOW = {"returned": "return", "raised": "raise", "partial": CUT}
 
 
 class Edge(NamedTuple):
-    """An edge is a begin (how: one of BEGINS), an end (return, yield, raise, CUT) of a call of
-    `node`, or GAP.
+    """Hold a begin (how: one of BEGINS), an end (return, yield, raise, CUT) of a call, or GAP.
 
     `call`: the kept call, where it is made from one.
     """
@@ -57,8 +56,7 @@ def _of_log(profile: Profile) -> Iterator[Edge]:
 
 
 def _of_calls(profile: Profile) -> Iterator[Edge]:
-    """Yield the edges of calls, which are parts of one another, or apart, but for times that are
-    equal."""
+    """Yield those of calls, which are parts of one another, or apart, but for equal times."""
     turns = defaultdict(list)
     for turn in profile.turns:
         turns[turn.call].append((turn.thread, turn.begin_ns, turn.end_ns))

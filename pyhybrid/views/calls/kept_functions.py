@@ -71,7 +71,7 @@ def slowest(calls: list[Call], n: int | None) -> list[Call]:
 
 
 def weighted_quantile(values: list[tuple[int, int]], q: float) -> int:
-    """Return of (value, weight) the value that the share `q` of the weight does not exceed."""
+    """Return, of (value, weight), the value that the share `q` of the weight does not exceed."""
     ordered = sorted(values)
     rank = q * sum(weight for _, weight in ordered)
     seen = 0

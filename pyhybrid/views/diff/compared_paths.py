@@ -25,8 +25,7 @@ class RunOnPaths(Struct):
 
 
 class ComparedPaths:
-    """Hold the paths: `parent` and `function` are indexed by path; 0 is the root, parents come
-    first."""
+    """Hold `parent` and `function`, indexed by path; 0 is the root, parents come first."""
 
     def __init__(self) -> None:
         self.parent: array[int] = array("I", [0])

@@ -47,8 +47,7 @@ class Side(Record):
 
 
 class FunctionChange(Struct):
-    """Hold the change of one function; what is not known is None.  Times are means over runs, in
-    nanoseconds.
+    """Hold a function's change; what is not known is None.  Times are means over runs, in ns.
 
     `differs`: the change of `total` is more than noise, as far as all functions' changes together
     show; None: not compared (too few samples, or the kernel's in so few runs).  `calls_differ`: not
@@ -74,8 +73,7 @@ class FunctionChange(Struct):
 
 
 class Comparison(Struct):
-    """Hold what changed; `all` is the sampled time of the whole program, `steps` are of a
-    training."""
+    """Hold what changed; `all` is the whole program's sampled time, `steps` are of a training."""
 
     before: Side
     after: Side
@@ -131,8 +129,7 @@ class _Run:
         return self.functions.get(function, self._absent)
 
     def time_of_call(self, function: Function) -> float | None:
-        """Return the exact time of one, in nanoseconds; None: not known, or it takes little in
-        all."""
+        """Return the exact time of one, in ns; None: not known, or it takes little in all."""
         figures = self.of(function)
         if not figures.calls or not figures.time_ns:
             return None
@@ -159,8 +156,7 @@ def _facts(profile: Profile) -> dict[str, str]:
 
 
 def _command(argv: list[str]) -> str:
-    """Return the command line, absolute paths by their last part: they may lie in another
-    folder."""
+    """Return the command line, absolute paths by their last part: folders may differ."""
     words = [os.path.basename(word) if word.startswith("/") else word for word in argv]
     return " ".join(words) or "?"
 
@@ -209,8 +205,7 @@ class _Compared:
         return change(*(self._mean(*zip(*map(of, runs), strict=True)) for runs in self._sides))
 
     def function(self, function: Function) -> FunctionChange:
-        """Return all that is known of a function's change; not yet what differs by more than
-        noise."""
+        """Return what is known of a function's change; not yet what differs by more than noise."""
         before, after = ([run.of(function) for run in runs] for runs in self._sides)
         made = FunctionChange(function, samples=sum(each.samples for each in before + after))
         if made.samples >= self._least:

@@ -45,8 +45,7 @@ def _key(function: Function) -> _Key:
 
 
 def _alike(function: Function, new: list[Function], known: list[Function]) -> Function | None:
-    """Return the one of `known` that is most like it, if it is the one of `new` that is most like
-    that."""
+    """Return the one of `known` most like it, if it is the one of `new` most like that."""
     if function.kind != "python":
         return None
     found = _best(function, known)
@@ -54,8 +53,7 @@ def _alike(function: Function, new: list[Function], known: list[Function]) -> Fu
 
 
 def _best(function: Function, others: list[Function]) -> Function | None:
-    """Return the one whose path agrees with the function's for longest; None: several do, or too
-    short."""
+    """Return the one whose path agrees with the function's most; None: several, or too little."""
     shared = [(_shared(function.place, each.place), each) for each in others]
     most = max((n for n, _ in shared), default=0)
     best = [each for n, each in shared if n == most]

@@ -55,16 +55,14 @@ class Change(Record):
 
 
 def of_counts(values: Sequence[float], variances: Sequence[float]) -> Mean:
-    """Return the mean of a few runs, by the error of counting alone, and what runs differ by at
-    least."""
+    """Return a few runs' mean, by the error of counting alone, and what runs differ by at least."""
     n = len(values)
     value = sum(values) / n
     return Mean(value, sum(variances) / n**2 + (RUN_TO_RUN * value) ** 2 / n)
 
 
 def of_runs(values: Sequence[float], variances: Sequence[float]) -> Mean:
-    """Return the mean of several runs, by how they differ, or by the error of counting if it is
-    larger."""
+    """Return several runs' mean, by how they differ, or the error of counting if it is larger."""
     n = len(values)
     value = sum(values) / n
     spread = sum((each - value) ** 2 for each in values) / (n - 1)
@@ -105,8 +103,7 @@ def _batches(values: Sequence[float]) -> tuple[float, float]:
 
 
 def of_series(series: Sequence[Mean]) -> Mean:
-    """Return the mean of a few runs' means, by their own errors, and what runs differ by at
-    least."""
+    """Return the mean of a few runs' means, by their errors, and what runs differ by at least."""
     n = len(series)
     value = sum(each.value for each in series) / n
     parts = [(each.variance / n**2, each.freedom) for each in series]
@@ -194,8 +191,7 @@ def student_quantile(p: float, freedom: float) -> float:
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
     """Return the regularized incomplete beta function, by its continued fraction (Abramowitz and
-    Stegun, 26.5.8), which converges fast on one side of its mean; the other side is one minus
-    that."""
+    Stegun, 26.5.8), which converges fast on one side of its mean; the other is one minus it."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):

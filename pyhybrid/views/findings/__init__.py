@@ -51,7 +51,7 @@ class Found(Record):
 
 
 def findings(profile: Profile) -> list[Finding]:
-    """Return at most five, what is about most first; none where nothing stands out.  Of a training
+    """Return five at most, what is about most first; none where nothing stands out.  Of a training
     what is about its beginning alone comes last, but of those that are SHOWN where it is most of
     the run.
 

@@ -144,8 +144,7 @@ def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Measure threads that wait for the GIL, and the Python function that held it most of that
-    time."""
+    """Measure who waits for the GIL, and the Python function that held it most of that time."""
     if measured.waiting_ns < rule["least_share"] * measured.all_ns:
         return None
     waits: list[int] = []

@@ -19,9 +19,8 @@ from pyhybrid.views.training.steps import spans_without
 
 
 def syncs(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Measure of the samples in the steps, or of all where there are none, those that wait for a
-    device, or copy from it: by which call, in which function and line; of a trace's calls without
-    samples."""
+    """Measure samples in the steps, or all where there are none, that wait for a device, or copy
+    from it: by which call, in which function and line; of a trace's calls without samples."""
     profile, steps = measured.profile, measured.steps
     if 0 < len(steps) < rule["fewest_steps"]:
         return None
@@ -77,8 +76,7 @@ def _traced_waits(measured: Measured) -> Evidence:
 
 
 def _call(profile: Profile, stack: int) -> tuple[str, int, str]:
-    """Return how Python calls what waits, and the nearest function of the program, with its
-    line."""
+    """Return how Python calls what waits, and the program's nearest function, with its line."""
     frames, nodes, stacks = profile.frames, profile.nodes, profile.stacks
     method, folder = torch.steps()["sync_methods"], str(profile.meta.get("cwd") or "")
     call, nearest = "", (0, "?")
@@ -102,8 +100,8 @@ def _call(profile: Profile, stack: int) -> tuple[str, int, str]:
 
 
 def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Measure of the time in which the GPU's work was recorded what it did nothing in, and what the
-    program ran then."""
+    """Measure, of the time in which the GPU's work was recorded, what it did nothing in, and what
+    the program ran then."""
     profile = measured.profile
     spans = idle_spans(profile)
     recorded_ns = sum(each.end_ns - each.begin_ns for each in profile.gpu_windows)
@@ -136,8 +134,7 @@ def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 
 def _most(measured: Measured, stacks: Counter[int]) -> str:
-    """Return the Python function with most of it, or the backward pass, which threads of its own
-    run."""
+    """Return the Python function with most of it, or the backward pass, which own threads run."""
     node_of, frames = measured.profile.stacks.node, measured.profile.frames
     engine = NamePatterns(torch.steps()["engine"])
     is_backward = measured.below_frames(

@@ -26,11 +26,11 @@ _IN_BLOCK = re.compile(r"\.\d+(?=\.)")  # the block's number, in a path
 
 
 def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Measure of the steps' time, or the run's, what one module took in both passes, without those
-    in it: if that is the rule's part `alone` (of a library's class: `alone_of_library`), or `times`
-    as much as others like it.  Where nothing was counted it goes by samples.  It has nothing on a
-    GPU.  Compiling does not count; of a module that was compiled, which is itself and all in it,
-    its part alone means nothing."""
+    """Measure, of the steps' or run's time, what one module took in both passes, without those in
+    it: if that is the rule's part `alone` (of a library's class: `alone_of_library`), or `times` as
+    much as others like it.  Where nothing was counted it goes by samples.  It has nothing on a GPU.
+    Compiling does not count; of a module that was compiled, which is itself and all in it, its part
+    alone means nothing."""
     profile = measured.profile
     if profile.gpu or not any(frame.is_object for frame in profile.frames.values()):
         return None
@@ -65,7 +65,7 @@ def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def uncompiled(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Measure of the steps' time, or the run's, what one of the program's functions took in both
+    """Measure, of the steps' or run's time, what one of the program's functions took in both
     passes, without what it called: one that runs as it is written, below a module that was
     compiled."""
     profile, n = measured.profile, measured.n_frames
@@ -139,8 +139,7 @@ class _Times:
                 self.own_ns[m.name] -= round((1 - part) * m.exact_own_ns)
 
     def ran(self, module: str) -> float:
-        """Return its part of what the steps' threads ran, by samples; 1 where there are none of
-        it."""
+        """Return its part of what the steps' threads ran, by samples; 1 where none are of it."""
         if not self._weight_ns:
             return 1.0
         return (self._weights[module, False] + self._weights[module, True]) / self._weight_ns
@@ -155,8 +154,7 @@ def _key(module: ModuleFigures, forward: dict[str, Frame]) -> tuple[str, str]:
 
 
 def _program_forwards(profile: Profile) -> dict[str, Frame]:
-    """Return for each module whose `forward` is the program's own that function, by the module's
-    path."""
+    """Return by a module's path its `forward`, where that is the program's own function."""
     tree, frames, found = FoldedTree.of(profile), profile.frames, {}
     ending, program = torch.modules()["direct"], program_frames(profile)
     for parent, number in zip(tree.parent, tree.frame, strict=True):

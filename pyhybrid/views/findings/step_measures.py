@@ -53,7 +53,7 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Measure of the steps' time, or the run's, what the program's Python functions take that the
+    """Measure, of the steps' or run's time, what the program's Python functions take that the
     backward pass calls, and which of them most; by events."""
     profile = measured.profile
     frames = profile.frames
@@ -112,9 +112,8 @@ def _is_beside(file: str, engine: str) -> bool:
 
 
 def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Measure what steps that took the rule's `times` the median and more took beyond it, and why
-    most of it.  The first step is none of them: much is made then.  What compiling took does not
-    count."""
+    """Measure what steps of the rule's `times` the median and more took beyond it, and why most.
+    The first step is none of them: much is made then.  What compiling took does not count."""
     steps = measured.steps[1:]
     if not steps:
         return None
@@ -145,8 +144,8 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Measure of the steps' time, or the run's, what compiles took of functions that had been
-    compiled, and why."""
+    """Measure, of the steps' or run's time, what compiles took of functions that had been compiled,
+    and why."""
     times = step_time(measured.profile)
     again = times.again
     if not again:

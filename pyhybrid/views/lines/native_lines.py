@@ -46,8 +46,7 @@ class NativeFunctionLines(Struct):
 
 
 def native_lines(profile: Profile) -> list[NativeFunctionLines]:
-    """Return the functions of which debug information has the lines, those with most samples
-    first."""
+    """Return functions whose lines debug information has, those with most samples first."""
     own, total = _weights(profile)
     all_ns = sum(row.weight_ns for row in profile.sampled) or 1
     labels, kinds = labels_of(profile, full_names=False), classify(profile)
@@ -71,8 +70,7 @@ def _is_hidden(profile: Profile, frame: int, file: str) -> bool:
 
 
 def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
-    """Return the weights by line: of the samples that are its own, and of all that passed it, once
-    each."""
+    """Return weights by line: of samples of its own, and of all that passed it, once each."""
     own: Counter[Key] = Counter()
     total: Counter[Key] = Counter()
     parents, places = profile.stacks.parent, profile.places

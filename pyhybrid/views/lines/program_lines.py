@@ -29,8 +29,7 @@ class ProgramLine(Record):
 
 
 def program_files(profile: Profile) -> set[str]:
-    """Return the Python files of the program itself, and cells of a notebook; none a compiler
-    wrote."""
+    """Return the program's own Python files, and a notebook's cells; none a compiler wrote."""
     cells = set((profile.meta.get("cells") or {}).values())
     files = {frame.file or "" for frame in profile.frames.values() if frame.kind == "python"}
     return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
@@ -62,8 +61,7 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
 
 
 def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:
-    """Return for each row of the stacks the innermost frame of the program with a known line, and
-    that."""
+    """Return each stack row's innermost frame of the program with a known line, and that."""
     stacks = profile.stacks
     frames = {number: profile.frames[number] for number in program_frames(profile)}
     frame_of = profile.nodes.frame

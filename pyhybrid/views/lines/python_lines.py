@@ -21,8 +21,7 @@ class LineFigures(Struct):
 
 
 class FunctionLines(Record):
-    """Hold a function whose lines were recorded; `line` is its first one, `lines` are in their
-    order."""
+    """Hold a function whose lines were recorded; `line` is its first one, `lines` are in order."""
 
     name: str
     file: str

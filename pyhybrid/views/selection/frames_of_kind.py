@@ -35,8 +35,7 @@ class OneKind:
         self.stacks = stacks._replace(parent=[self.of_stack[parent] for parent in stacks.parent])
 
     def python_rows(self, rows: ExactTable) -> ExactTable:
-        """Return the rows of what is kept, with the self time of calls of C functions that are
-        not."""
+        """Return the rows of what is kept, with the self time of C functions that are not."""
         kept = {(row.thread, row.node) for row in rows if self.keeps_node[row.node]}
         more: Counter[tuple[int, int]] = Counter()
         for row in rows:

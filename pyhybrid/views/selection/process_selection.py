@@ -15,8 +15,7 @@ N_SHOWN = 8
 
 
 def chosen_processes(profile: Profile, patterns: Sequence[str]) -> dict[int, Process]:
-    """Return those that have one of these names, which may be patterns of the shell; without any
-    all of them.
+    """Return those of these names, which may be patterns of the shell; without any all of them.
 
     Raises PyhybridError for one that names none.
     """
@@ -37,8 +36,7 @@ def chosen_processes(profile: Profile, patterns: Sequence[str]) -> dict[int, Pro
 
 
 def _names(profile: Profile, process: Process) -> Iterator[str]:
-    """Yield what a process is known by: its pid, its program, its name in the kernel, its
-    command."""
+    """Yield what a process is known by: pid, program, name in the kernel, command."""
     yield str(process.pid)
     yield _program(process)
     yield os.path.basename(process.executable or "")

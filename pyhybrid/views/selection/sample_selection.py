@@ -58,8 +58,7 @@ class Choice(Struct):
 
 
 def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
-    """Return a profile with what was chosen, and notes on that; without a choice the profile
-    itself.
+    """Return a profile of what was chosen, and notes on that; without a choice the profile.
 
     With `slower_than` a call's samples are those of its thread while it ran there, or with
     `any_thread` of all threads.  Exact figures stay where the choice is by thread or frame: they
@@ -156,8 +155,7 @@ def _of_processes(profile: Profile, processes: dict[int, Process]) -> Profile:
 def _of_samples(
     profile: Profile, choice: Choice, threads: set[int], spans: dict[int, Spans] | None
 ) -> Profile:
-    """Return that of `threads`, within `spans` of each (None: always), and in the states that are
-    chosen."""
+    """Return that of `threads`, within `spans` of each (None: always), in the chosen states."""
     chosen = of_threads(profile, threads)
     is_whole = len(threads) == len(profile.threads)
     if spans is None and not choice.by_state:
@@ -267,8 +265,7 @@ def _frameless_note(whole: Profile, shown: Profile) -> str:
 
 
 def _waited_note(selection: Profile, spans: dict[int, Spans]) -> list[str]:
-    """Return a note where the threads hardly ran in the calls that were chosen: samples cannot show
-    why."""
+    """Return a note where threads hardly ran in the chosen calls: samples cannot show why."""
     if selection.meta.get("mode") == "trace":
         return ["a trace has no samples (record with --mode hybrid)"]
     whole_ns = sum(

@@ -20,8 +20,7 @@ MOST_NAMED = 5  # functions, where one is not there
 
 
 class SlowerThan(Record):
-    """Choose calls of the function or region `name` (as -t takes it) that took `least_ns` or
-    longer."""
+    """Choose calls of function or region `name` (as -t takes it) that took `least_ns` or longer."""
 
     name: str
     least_ns: int

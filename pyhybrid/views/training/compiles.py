@@ -134,8 +134,7 @@ def _compile(
 
 
 def _one_line(text: str | None, number: str | None) -> str | None:
-    """Return it without the ids of the compiles that a reason names, if it is one, and the
-    stack."""
+    """Return it without the compiles' ids that a reason names, if it is one, and the stack."""
     text = (text or "").partition(_STACK)[0].strip()
     if not text:
         return None

@@ -128,8 +128,7 @@ def _gpu(profile: Profile, groups: _Groups) -> Counter[tuple[int, int]]:
 
 
 class _Sums:
-    """Hold columns by group, in the order of ModuleFigures' figures; `weight_ns`: of all
-    samples."""
+    """Hold columns by group, in ModuleFigures' order; `weight_ns`: of all samples."""
 
     def __init__(self, profile: Profile, groups: _Groups) -> None:
         tree = FoldedTree.of(profile)

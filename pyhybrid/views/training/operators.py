@@ -19,8 +19,7 @@ from pyhybrid.views.training.operator_paths import OperatorPaths
 
 
 class Caller(Struct):
-    """Hold the place from which the program's own code led to an operator, and the weight below
-    it."""
+    """Hold the place where the program's own code led to an operator, and the weight below it."""
 
     function: str
     file: str

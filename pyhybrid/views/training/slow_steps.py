@@ -47,7 +47,7 @@ class SlowStep(Struct):
 
     @property
     def idle_ns(self) -> int:
-        """Return of what the phase took more that in which the thread did not run."""
+        """Return the part of what the phase took more in which the thread did not run."""
         return self.more_ns - max(0, self.more_cpu_ns)
 
     @property

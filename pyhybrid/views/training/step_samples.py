@@ -37,8 +37,7 @@ class StepSamples:
         return weights
 
     def innermost(self, weights: Mapping[int, int]) -> int:
-        """Return of the functions with nearly all of the most weight, one within the other, the
-        innermost; 0: none."""
+        """Return the innermost nested function with nearly all of the most weight; 0: none."""
         least = NEARLY_ALL * max(weights.values(), default=0)
         among = [frame for frame, weight in weights.items() if weight >= least]
         return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
@@ -73,8 +72,7 @@ class StepSamples:
 
     @cached_property
     def _module(self) -> memoryview:
-        """Return for each node the frame of the nearest module, or of backward work for one; 0:
-        none."""
+        """Return each node's nearest module's frame, or that of backward work for one; 0: none."""
         frames, nodes = self._profile.frames, self._profile.nodes
         last = max(frames, default=0)
         marked = bytes(
