@@ -9,7 +9,7 @@ from pyhybrid.tables.profile import Profile
 
 
 class Durations(Struct):
-    """Of all calls of a function or region, recursive ones included."""
+    """Sum the calls of a function or region, recursive ones included."""
 
     calls: int = 0
     total_ns: int = 0
@@ -26,11 +26,11 @@ class Durations(Struct):
 
     @property
     def mean_ns(self) -> int:
-        """The mean."""
+        """Return the mean."""
         return self.total_ns // self.calls if self.calls else 0
 
     def quantile_ns(self, q: float) -> int:
-        """The `q`-quantile (0..1), to a bucket's width: 12 %."""
+        """Return the `q`-quantile (0..1), to a bucket's width: 12 %."""
         begins = sorted(self.histogram)
         found = value_at(
             q * self.calls,
@@ -42,12 +42,12 @@ class Durations(Struct):
         return self.max_ns if found is None else found
 
     def calls_from(self, least_ns: int) -> int:
-        """How many took `least_ns` or longer, without those of the bucket that it lies in."""
+        """Return how many took `least_ns` or longer, but for those of its own bucket."""
         return sum(n for begin, n in self.histogram.items() if begin >= least_ns)
 
 
 def function_durations(profile: Profile) -> dict[int, Durations]:
-    """By frame id; all paths and threads together."""
+    """Return the durations by frame id; all paths and threads together."""
     durations: dict[int, Durations] = {}
     for row in profile.call_times:
         of_frame = durations.setdefault(profile.nodes.frame[row.node], Durations())

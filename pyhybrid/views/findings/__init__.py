@@ -45,7 +45,7 @@ class Finding(Record):
 
 
 class Found(Record):
-    """What `report findings --json` prints."""
+    """Hold what `report findings --json` prints."""
 
     findings: list[Finding]
 

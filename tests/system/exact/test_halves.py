@@ -31,7 +31,7 @@ def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> No
     threads = profile.threads.values()
     # A sample that comes late stands for many periods.
     n = whole * sum(t.recorded for t in threads) / sum(t.recorded_weight_ns for t in threads)
-    # A sleeper that waits for a processor seems to sleep on, until it runs (asleep.c).
+    # A sleeper that waits for a processor seems to sleep on, until it runs (sleep_detection.c).
     delayed = int(run.result.stdout) / sum(exact.values())
     assert whole > 3e9 and n > 800
     for name in FUNCTIONS:
