@@ -158,20 +158,20 @@ class Profiling:
             raise kind(f"cannot start: {reason}") from None
 
     def _watch_frameworks(self) -> None:
-        from pyhybrid.frameworks import watching
+        from pyhybrid.frameworks import hooks
 
         with contextlib.suppress(Exception):  # it is profiled without their terms
             asked = self.settings.of_torch
             gpu = Part.numbers(asked[GPU]) if GPU in asked else None
             modules, steps = "modules" in asked, "steps" in asked
             compilers, shapes = "compilers" in asked, "shapes" in asked
-            watching.watch(self.native, modules, steps, compilers, shapes, gpu)
+            hooks.watch(self.native, modules, steps, compilers, shapes, gpu)
 
     def _pause_frameworks(self) -> None:
-        watching = sys.modules.get("pyhybrid.frameworks.watching")
-        if watching:
+        hooks = sys.modules.get("pyhybrid.frameworks.hooks")
+        if hooks:
             with contextlib.suppress(Exception):
-                watching.pause()
+                hooks.pause()
 
     def _import_early(self) -> None:
         """Import what is needed after the clocks start, to keep it out of the samples."""
@@ -341,9 +341,9 @@ class Profiling:
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **known}
         meta |= self.processor.figures()
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
-        watching = sys.modules.get("pyhybrid.frameworks.watching")
+        hooks = sys.modules.get("pyhybrid.frameworks.hooks")
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            meta |= watching.metadata(self.native) if watching else {}
+            meta |= hooks.metadata(self.native) if hooks else {}
         return meta
 
     def leave(self, execs: bool) -> None:

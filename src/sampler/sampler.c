@@ -112,14 +112,6 @@ static void update_table(void *unused)
     libraries_update();
 }
 
-/* Between two ticks of the kernel's (CONFIG_HZ): the coarse clock goes by them. */
-static uint64_t tick_ns(void)
-{
-    struct timespec tick;
-    long error = arch_syscall6(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick, 0, 0, 0, 0);
-    return error || tick.tv_sec ? 4000000 : (uint64_t)tick.tv_nsec;
-}
-
 static int prepare(struct session *s, struct sampler_options *o, struct sampler_info *info)
 {
     struct rlimit files;
@@ -145,7 +137,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     }
     s->clock = o->clock;
     s->newborns.of = map_memory(NEWBORN_MAX * sizeof *s->newborns.of);
-    s->tick_ns = tick_ns();
+    s->tick_ns = timers_tick_ns();
     s->looks = o->looks;
     if ((error = names_prepare(s, o)))
         return fail(info, error, "the names of threads");

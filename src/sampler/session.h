@@ -418,5 +418,7 @@ int timers_open(struct session *s, struct thread *t); /* 0 or -errno */
 void timers_close(struct session *s, struct thread *t);
 void timers_set_period(struct session *s, struct thread *t);
 void timers_enable_all(struct session *s, bool enable);
+/* Returns the time between two ticks of the kernel (CONFIG_HZ), which is the resolution of the coarse clock; 4 ms where that is not known. */
+uint64_t timers_tick_ns(void);
 
 #endif

@@ -78,7 +78,7 @@ def written(tmp_path: Path, stacks: list[list[int]], names: type[Names], **meta:
             ("main", "/x/job.py"),
             ("gen", "/x/job.py"),
             ("tool", "/x/tool.py"),
-            ("watched", f"{FOLDER}frameworks/watching.py"),
+            ("watched", f"{FOLDER}frameworks/hooks.py"),
         ),
         1,
     ):

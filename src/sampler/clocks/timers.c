@@ -18,6 +18,13 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
+uint64_t timers_tick_ns(void)
+{
+    struct timespec tick;
+    long error = arch_syscall6(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick, 0, 0, 0, 0);
+    return error || tick.tv_sec ? 4000000 : (uint64_t)tick.tv_nsec;
+}
+
 /* The first expiry comes after any part of a period, each as likely: after a whole one, a thread would always have
  * fewer samples than periods, none if it lives shorter than that; and threads would be sampled in step. */
 static int arm(const struct session *s, struct thread *t)

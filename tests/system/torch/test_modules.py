@@ -332,7 +332,7 @@ def test_without_the_framework_nothing_is_loaded(
         "import sys\n"
         "print([name for name in sys.modules if 'frameworks.' in name or name == 'tomllib'])\n"
     )
-    assert pyhybrid("-q", program).result.stdout == "['pyhybrid.frameworks.watching']\n"
+    assert pyhybrid("-q", program).result.stdout == "['pyhybrid.frameworks.hooks']\n"
     asked = pyhybrid("report", "modules", "out.pyhybrid", check=False).result
     assert asked.returncode == 1
     assert "no modules of PyTorch were called" in asked.stderr
