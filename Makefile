@@ -4,7 +4,7 @@
 #   PYTHON=python3.13   the interpreter to use (default: those that scripts/pythons.sh finds)
 #   SAN=address         build with these sanitizers (-fsanitize=), and run the tests that they can
 #   DURATION=300        seconds of each stress test (default 180; 15 in `make test-all`), or of each fuzz
-#                       target (60; 4 in `make test`, 8 in `make test-all`)
+#                       target (60; 2 in `make test`, 8 in `make test-all`)
 #   PAIRS=3             rounds of each benchmark (default 15)
 #   ARGS='-k join'      more arguments for pytest or for the bench
 #   WORKERS=4           how many tests run at once (default: two for each processor)

@@ -17,7 +17,7 @@ ROOMS = ("src", "pyhybrid", "scripts", "examples")
 _COLUMNS = 150
 _PYTHONS = re.compile(r"Python\.h|pycore_")  # headers of CPython's
 _NAMED = re.compile(r"(?<![\w./`-])([a-z_]+)\.([A-Za-z_]\w*)\b(?!\.(?:py|c|h)\b)")
-_OTHERS = {"torch", "numpy", "pandas", "pytest", "pyhybrid", "module", "pkg", "_profile", "_native"}
+_OTHERS = {"torch", "numpy", "pandas", "pytest", "pyhybrid", "module", "pkg", "_columns", "_native"}
 _SUFFIXES = {
     *("py", "c", "h", "ts", "js", "css", "html", "toml", "sql", "json", "so", "txt", "gz", "pb"),
     *("pyhybrid", "part", "folded", "pstats", "data", "map"),

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     CALL_ENDED,
     CALL_FIRST,
     CALL_PARTIAL,

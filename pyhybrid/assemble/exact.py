@@ -14,8 +14,8 @@ from itertools import compress
 from operator import add
 from typing import Any
 
-from pyhybrid import _profile
-from pyhybrid._profile import LINE_LIMIT, NATIVE_LIMIT, mark, pairs, rows_from, take
+from pyhybrid import _columns
+from pyhybrid._columns import LINE_LIMIT, NATIVE_LIMIT, mark, pairs, rows_from, take
 from pyhybrid.assemble.trees import Forest, Tree
 from pyhybrid.spool import EXACT_COUNT
 from pyhybrid.spool.content import Spool, Ticks
@@ -46,10 +46,10 @@ def exact_table(
         tree_rows = spool.exact_parents[index], tree.of_row[rows], kept[rows]
         counts = spool.exact_counts[index]
         try:
-            columns = list(_profile.exact_rows(*tree_rows, counts, *clock))
+            columns = list(_columns.exact_rows(*tree_rows, counts, *clock))
         except OverflowError:
             spool.n_damaged += _drop_impossible(counts, ticks)
-            columns = list(_profile.exact_rows(*tree_rows, counts, *clock))
+            columns = list(_columns.exact_rows(*tree_rows, counts, *clock))
         thread = array("I", [spool.exact_threads[index]]) * len(columns[0])
         columns.insert(0, memoryview(thread))
         table.add(columns)

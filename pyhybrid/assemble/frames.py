@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from itertools import islice
 from typing import Any
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     ADDRESS_BITS,
     ADDRESS_MASK,
     C_CALL_LIMIT,

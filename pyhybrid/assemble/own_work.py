@@ -19,7 +19,7 @@ import os
 from array import array
 from itertools import repeat
 
-from pyhybrid._profile import PSEUDO_LIMIT, descend, inclusive, rows_from, take
+from pyhybrid._columns import PSEUDO_LIMIT, descend, inclusive, rows_from, take
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.pseudo_frames import OWN_WORK, PSEUDO_FRAMES

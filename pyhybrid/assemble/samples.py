@@ -7,7 +7,7 @@ Python loop.
 from array import array
 from collections import Counter
 
-from pyhybrid._profile import PSEUDO_LIMIT, STACK_MASK
+from pyhybrid._columns import PSEUDO_LIMIT, STACK_MASK
 from pyhybrid.spool.content import Chunk, Spool, Sum
 
 MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from pyhybrid._profile import line_runs
+from pyhybrid._columns import line_runs
 from pyhybrid.base.hashes import text_hash
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.spool.content import Code, Spool

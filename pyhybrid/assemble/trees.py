@@ -21,7 +21,7 @@ from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     C_CALL_LIMIT,
     LINE_LIMIT,
     NATIVE_LIMIT,
@@ -79,7 +79,7 @@ class Forest:
         self.words = [words[row] for row in first]
 
 
-ABOVE, ASKED = 1, 16  # how a row becomes part of the tree (_profile.paths)
+ABOVE, ASKED = 1, 16  # how a row becomes part of the tree (_columns.paths)
 
 
 class Tree:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import BinaryIO
 
-from pyhybrid._profile import take
+from pyhybrid._columns import take
 from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.cpuprofile import Nodes
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing

@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any, BinaryIO
 
-from pyhybrid._profile import take
+from pyhybrid._columns import take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.viewer_names import functions

@@ -199,7 +199,7 @@ def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list
 # Single calls that were kept, and the lines that were counted, for the page.
 
 MAX_CALLS = 20_000  # the slowest ones
-STATES = ("returned", "raised", "partial")  # web/src/profile.ts has these, too.
+STATES = ("returned", "raised", "partial")  # web/src/columns.ts has these, too.
 
 
 def add_calls(profile: Profile, tree: Tree, strings: Strings, columns: Columns) -> int:

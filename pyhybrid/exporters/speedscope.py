@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, BinaryIO
 
-from pyhybrid._profile import take
+from pyhybrid._columns import take
 from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.viewer_names import CREATOR, encodable, functions, title
 from pyhybrid.tables import stack_of

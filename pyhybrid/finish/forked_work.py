@@ -5,11 +5,13 @@ import marshal
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, BinaryIO
 
+GRACE_MS = 200  # for what a child does as it is interrupted
 PIPE_BYTES = 1 << 20  # the most that a user may ask for, where the system has it so
 
 
@@ -31,7 +33,7 @@ class _Fork:
         traceback: TracebackType | None,
     ) -> None:
         if self._child and isinstance(error, KeyboardInterrupt):
-            os.kill(self._child, signal.SIGINT)
+            self._interrupt()
         elif self._pipe and not self._pipe.closed:
             self._pipe.read()
         self._end()
@@ -65,6 +67,17 @@ class _Fork:
         finally:
             os.close(theirs)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _interrupt(self) -> None:
+        """Interrupt the child until it has ended: what comes just before it sleeps wakes nobody."""
+        with suppress(OSError):
+            while self._child:
+                os.kill(self._child, signal.SIGINT)
+                for _ in range(GRACE_MS):
+                    if os.waitpid(self._child, os.WNOHANG)[0]:
+                        self._child = 0
+                        break
+                    time.sleep(0.001)
 
     def _end(self) -> None:
         """Close the pipe; no child is there any more."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol
 
-from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
+from pyhybrid._columns import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
 from pyhybrid.assemble.frames import native_words
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.structs import Struct

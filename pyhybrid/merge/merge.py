@@ -14,7 +14,7 @@ from contextlib import closing
 from itertools import count
 from typing import Any
 
-from pyhybrid._profile import STACK_MASK
+from pyhybrid._columns import STACK_MASK
 from pyhybrid.assemble import open_profile
 from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator
 
 import pyhybrid
-from pyhybrid._profile import add_up, nearest, take
+from pyhybrid._columns import add_up, nearest, take
 from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.report.table import Column, Table, number, shown, text

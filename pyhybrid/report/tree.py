@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from operator import eq
 from typing import NamedTuple
 
-from pyhybrid._profile import add_up, at_least, inclusive, nearest, rows_from, take
+from pyhybrid._columns import add_up, at_least, inclusive, nearest, rows_from, take
 from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record

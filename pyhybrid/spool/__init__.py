@@ -7,7 +7,7 @@ content.
 
 from struct import Struct
 
-from pyhybrid._profile import SPOOL_MAGIC, SPOOL_STRUCTS, SPOOL_TYPES
+from pyhybrid._columns import SPOOL_MAGIC, SPOOL_STRUCTS, SPOOL_TYPES
 
 MAGIC = SPOOL_MAGIC.encode()
 TYPE = SPOOL_TYPES  # of records, by their name in enum spool_type

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     ATTRIBUTE_FALSE,
     ATTRIBUTE_FLOAT,
     ATTRIBUTE_INT,

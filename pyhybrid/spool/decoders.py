@@ -12,7 +12,7 @@ from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     CALLS_BUCKETS,
     NAME_COMM,
     NAME_THREADING,

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 from zlib import adler32
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     NAME_COMM,
     NAME_THREADING,
     SPOOL_MARK,

@@ -26,7 +26,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK
+from pyhybrid._columns import ADDRESS_BITS, ADDRESS_MASK
 from pyhybrid.base.pseudo_frames import JIT, PLT
 from pyhybrid.capture.machine import boot_id
 from pyhybrid.errors import PyhybridError

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
-from pyhybrid._profile import GIL_SHIFT, STACK_MASK, WAITS
+from pyhybrid._columns import GIL_SHIFT, STACK_MASK, WAITS
 from pyhybrid.base.pseudo_frames import TIMES
 from pyhybrid.tables.schema import TABLES as TABLES
 from pyhybrid.tables.schema import (

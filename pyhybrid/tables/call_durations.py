@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyhybrid._profile import CALLS_OCTAVE
+from pyhybrid._columns import CALLS_OCTAVE
 from pyhybrid.base.quantiles import value_at
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.tables.profile import Profile

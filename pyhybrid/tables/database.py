@@ -16,7 +16,7 @@ from itertools import batched, chain
 from types import TracebackType
 from typing import Any, NoReturn, cast
 
-from pyhybrid._profile import ROWS_AT_ONCE, open_database, read_columns, write_columns
+from pyhybrid._columns import ROWS_AT_ONCE, open_database, read_columns, write_columns
 from pyhybrid.base.files import one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables.schema import APPLICATION_ID, OLDEST, TABLES, VERSION, Row
@@ -98,7 +98,7 @@ class _Steps:
 class Database(sqlite3.Connection):
     """Any thread may use it, within `in_sqlite`."""
 
-    columns: Any = None  # the same file for _profile.read_columns
+    columns: Any = None  # the same file for _columns.read_columns
     _steps = _Steps()
 
     @property
@@ -163,7 +163,7 @@ class File:
             self.damaged(one_line(error), error)
 
     def columns(self, sql: str, kinds: str) -> tuple[memoryview, ...]:
-        """Return all rows of an SQL query, as columns (_profile.read_columns)."""
+        """Return all rows of an SQL query, as columns (_columns.read_columns)."""
         database = self._database
         try:
             with in_sqlite:

@@ -5,7 +5,7 @@ from collections.abc import Buffer, Collection, Iterable, Iterator, Sequence
 from operator import or_
 from typing import overload
 
-from pyhybrid._profile import mark, order, outermost, rows_from, take
+from pyhybrid._columns import mark, order, outermost, rows_from, take
 from pyhybrid.tables import Exact, Frame, Nodes
 
 

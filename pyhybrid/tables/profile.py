@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import Any, Self
 
-from pyhybrid._profile import nearest
+from pyhybrid._columns import nearest
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.pseudo_frames import OWN_WORK
 from pyhybrid.tables import (

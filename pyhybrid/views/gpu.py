@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from heapq import nsmallest
 from itertools import accumulate
 
-from pyhybrid._profile import add_up, inclusive, outermost
+from pyhybrid._columns import add_up, inclusive, outermost
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record

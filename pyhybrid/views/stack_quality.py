@@ -3,7 +3,7 @@
 from collections import Counter
 from math import exp2
 
-from pyhybrid._profile import descend, take
+from pyhybrid._columns import descend, take
 from pyhybrid.base import pseudo_frames
 from pyhybrid.base.quantiles import value_at
 from pyhybrid.tables import Thread

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
+from pyhybrid._columns import add_up, descend, mark, nearest, pairs, rows_from, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.base.structs import Struct, made

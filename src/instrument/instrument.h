@@ -94,7 +94,7 @@ void instrument_after_fork_child(void);
 /* Switches off what a forked child inherited, when Python can be used again, or the one event of instrument_meet. */
 void instrument_forget(void);
 
-/* --- emitted.c ----------------------------------------------------------------------------------- */
+/* --- emit_callbacks.c ----------------------------------------------------------------------------------- */
 
 PyObject *emitted_on_start(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 PyObject *emitted_on_resume(PyObject *self, PyObject *const *args, size_t n, PyObject *names);

@@ -11,7 +11,7 @@ from mutate import Pieces
 from spool_writer import SpoolWriter, c_call, call_turn, kernel, native, pseudo, python, region
 
 from pyhybrid import spool as form
-from pyhybrid._profile import ATTRIBUTE_FLOAT, ATTRIBUTE_INT, GIL_SHIFT, LINE_LIMIT, WAITS
+from pyhybrid._columns import ATTRIBUTE_FLOAT, ATTRIBUTE_INT, GIL_SHIFT, LINE_LIMIT, WAITS
 from pyhybrid.finish.finish import finish
 
 CODE = 0x7E0000000000

@@ -7,7 +7,7 @@ from typing import Any
 from zlib import adler32
 
 from pyhybrid import spool as form
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     ADDRESS_BITS,
     ADDRESS_MASK,
     C_CALL_LIMIT,

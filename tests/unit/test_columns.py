@@ -1,4 +1,4 @@
-"""pyhybrid._profile: passes over columns, each against the same thing said in a line of Python."""
+"""pyhybrid._columns: passes over columns, each against the same thing said in a line of Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spool_writer import call_turn
 
-from pyhybrid._profile import (
+from pyhybrid._columns import (
     add_up,
     at_least,
     call_rows,

@@ -9,7 +9,7 @@ import pytest
 from example_profile import PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
-from pyhybrid._profile import GIL_SHIFT
+from pyhybrid._columns import GIL_SHIFT
 from pyhybrid.assemble import open_profile
 from pyhybrid.report.screen import render, render_report
 from pyhybrid.report.summary import summarize

@@ -1,5 +1,6 @@
 """finish/forked_work.py: work in a fork of the process, and what becomes of it."""
 
+import contextlib
 import os
 import signal
 import time
@@ -140,6 +141,24 @@ def test_an_interrupt_reaches_it(tmp_path: Path, of_others: set[int]) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert (tmp_path / "ended").exists()
+    assert children() <= of_others
+
+
+def test_an_interrupt_that_wakes_nobody_comes_again(tmp_path: Path, of_others: set[int]) -> None:
+    def work() -> None:
+        (tmp_path / "begun").touch()
+        with contextlib.suppress(KeyboardInterrupt):
+            time.sleep(600)
+        time.sleep(600)
+
+    def interrupted() -> None:
+        with ForkedWork(work):
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert children() <= of_others
 
 

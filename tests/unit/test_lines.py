@@ -11,7 +11,7 @@ import pytest
 from example_profile import fake_symbols
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid._profile import LINE_LIMIT
+from pyhybrid._columns import LINE_LIMIT
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.report.line_listing import print_lines

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, native, pseudo, python
 
-from pyhybrid._profile import GIL_SHIFT, WAITS
+from pyhybrid._columns import GIL_SHIFT, WAITS
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import export_to

@@ -15,7 +15,7 @@ from spool_writer import SpoolWriter, native
 from steps import steps
 
 from pyhybrid import spool as layout
-from pyhybrid._profile import ATTRIBUTE_INT, SPOOL_MARK, SPOOL_REPLACED, SPOOL_VERSION, WAITS
+from pyhybrid._columns import ATTRIBUTE_INT, SPOOL_MARK, SPOOL_REPLACED, SPOOL_VERSION, WAITS
 from pyhybrid.assemble.samples import count_samples
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import content, reader

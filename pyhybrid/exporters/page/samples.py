@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from pyhybrid._profile import GIL_SHIFT, inclusive, pairs, take
+from pyhybrid._columns import GIL_SHIFT, inclusive, pairs, take
 from pyhybrid.exporters.page import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.tables import stacks_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from operator import eq
 
-from pyhybrid._profile import add_up, pairs, take
+from pyhybrid._columns import add_up, pairs, take
 from pyhybrid.base.pseudo_frames import OWN_WORK
 from pyhybrid.exporters.page import Columns, steps
 from pyhybrid.symbols.plumbing import is_interpreter
@@ -20,7 +20,7 @@ from pyhybrid.views.labels import declared_at, labels_of, shorten_file, shorten_
 from pyhybrid.views.selection.frames_of_kind import PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
-# web/src/profile.ts has these, too.
+# web/src/columns.ts has these, too.
 KINDS = ("python", "native", "interpreter", "kernel", "region", "pseudo")
 INLINED, RUN, NOT_FIRST, OWN, FOLDED_AWAY = 1, 2, 4, 8, 16
 

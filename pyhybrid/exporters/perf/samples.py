@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import batched, chain, repeat
 from operator import itemgetter
 
-from pyhybrid._profile import climb
+from pyhybrid._columns import climb
 from pyhybrid.exporters import ALL, Summed
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.tables import Chunk, stacks_of

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator
 from functools import cache, cached_property
 
-from pyhybrid._profile import descend, inclusive, paths, take
+from pyhybrid._columns import descend, inclusive, paths, take
 from pyhybrid.base.pseudo_frames import BRIDGED, DECORATED
 from pyhybrid.frameworks import ipython, torch
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
@@ -45,7 +45,7 @@ NAMELESS_GLUE = 9
 IN_RUNS = NAMELESS, NAMELESS_START, NAMELESS_GLUE, LAMBDA
 COUNTED = 16  # added to the kind of a node whose calls were counted
 
-# How a node becomes part of the folded tree (_profile.paths); BY_IMPORT: it is importlib's, or
+# How a node becomes part of the folded tree (_columns.paths); BY_IMPORT: it is importlib's, or
 # carries out its exec.
 ABOVE, NOT_FIRST, RUN, BY_IMPORT = 1, 2, 4, 8
 

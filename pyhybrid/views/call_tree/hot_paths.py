@@ -7,7 +7,7 @@ from array import array
 from heapq import nsmallest
 from typing import NamedTuple
 
-from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
+from pyhybrid._columns import add_up, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import labels_of

@@ -7,7 +7,7 @@ views for people show it as one line.
 from collections.abc import Buffer
 from functools import cache
 
-from pyhybrid._profile import add_up, descend, nearest, rows_from, take
+from pyhybrid._columns import add_up, descend, nearest, rows_from, take
 from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
 from pyhybrid.tables.exact_table import ExactTable
 from pyhybrid.tables.profile import Profile, made_once

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from pyhybrid._profile import descend, inclusive, mark, rows_from, take
+from pyhybrid._columns import descend, inclusive, mark, rows_from, take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.symbols.source_positions import (
     DebugFiles,

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Buffer, Iterable
 
-from pyhybrid._profile import add_up, descend, take
+from pyhybrid._columns import add_up, descend, take
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import INSIDE
 

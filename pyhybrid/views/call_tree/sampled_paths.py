@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyhybrid._profile import paths, take
+from pyhybrid._columns import paths, take
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import ABOVE, FoldedTree
 

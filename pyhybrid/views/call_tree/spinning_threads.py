@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from pyhybrid._profile import descend, take
+from pyhybrid._columns import descend, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.symbols.plumbing import plain_symbol

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Buffer, Iterator
 from operator import add
 
-from pyhybrid._profile import add_up, nearest, outermost, pairs, take
+from pyhybrid._columns import add_up, nearest, outermost, pairs, take
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Exact

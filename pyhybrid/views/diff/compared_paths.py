@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from itertools import compress
 
-from pyhybrid._profile import inclusive
+from pyhybrid._columns import inclusive
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree

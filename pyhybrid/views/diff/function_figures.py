@@ -12,7 +12,7 @@ import os
 from array import array
 from typing import NamedTuple
 
-from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
+from pyhybrid._columns import add_up, inclusive, nearest, outermost, take
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile

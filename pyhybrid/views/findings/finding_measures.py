@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Buffer, Callable
 from typing import Any
 
-from pyhybrid._profile import add_up, descend, nearest, outermost, rows_from, take
+from pyhybrid._columns import add_up, descend, nearest, outermost, rows_from, take
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.base.pseudo_frames import KERNEL
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol

@@ -4,7 +4,7 @@ from collections.abc import Buffer
 from functools import cached_property
 from typing import Any
 
-from pyhybrid._profile import add_up, nearest, take
+from pyhybrid._columns import add_up, nearest, take
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.node_weights import NodeWeights

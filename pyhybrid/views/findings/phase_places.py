@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pyhybrid._profile import add_up, outermost, take
+from pyhybrid._columns import add_up, outermost, take
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.lines.program_lines import program_frames

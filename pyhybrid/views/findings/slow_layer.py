@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Set
 from typing import Any
 
-from pyhybrid._profile import add_up, take
+from pyhybrid._columns import add_up, take
 from pyhybrid.base.quantiles import quantile
 from pyhybrid.frameworks import torch
 from pyhybrid.tables import Frame

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pyhybrid._profile import add_up, descend, take
+from pyhybrid._columns import add_up, descend, take
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.base.quantiles import quantile
 from pyhybrid.frameworks import torch

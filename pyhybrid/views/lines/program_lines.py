@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
-from pyhybrid._profile import take
+from pyhybrid._columns import take
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.frameworks.torch import is_generated
 from pyhybrid.tables import Frame

@@ -3,7 +3,7 @@
 from array import array
 from collections import Counter
 
-from pyhybrid._profile import nearest
+from pyhybrid._columns import nearest
 from pyhybrid.base import pseudo_frames
 from pyhybrid.tables import Nodes
 from pyhybrid.tables.exact_table import ExactTable

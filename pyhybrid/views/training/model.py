@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from operator import and_
 
-from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, take
+from pyhybrid._columns import add_up, descend, inclusive, nearest, outermost, take
 from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Frame, WatchedCall

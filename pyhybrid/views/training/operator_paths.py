@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterator
 from functools import cached_property
 
-from pyhybrid._profile import add_up, descend, nearest, take
+from pyhybrid._columns import add_up, descend, nearest, take
 from pyhybrid.frameworks import torch
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_file, shorten_native

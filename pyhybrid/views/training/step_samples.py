@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 
-from pyhybrid._profile import descend, nearest, take
+from pyhybrid._columns import descend, nearest, take
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.frameworks import torch
 from pyhybrid.tables import stacks_of

@@ -1,4 +1,4 @@
-"""Passes over the columns of a call tree (src/profile/): loaded by whoever reads a profile.
+"""Passes over the columns of a call tree (src/columns/): loaded by whoever reads a profile.
 
 A column is a buffer of uint32 (`array("I")`), int64 (`array("q")`) or uint8 (bytes), one value a
 row.  A tree is its column of parents: row 0 is the root, and a parent's row is smaller than its
@@ -138,7 +138,7 @@ def exact_rows(
     """
 
 def line_runs(table: Buffer, first_line: int, /) -> tuple[Uint32, Int64, int]:
-    """The lines of a code object by its co_linetable (src/profile/line_table.c), whose runs are in
+    """The lines of a code object by its co_linetable (src/columns/line_table.c), whose runs are in
     order: from which code unit on, which line (-1: none); and the first code unit behind it."""
 
 def call_rows(

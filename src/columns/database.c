@@ -1,4 +1,4 @@
-/* database.c - functions of _profile that pass columns from and to SQLite (sqlite_columns.c).
+/* database.c - functions of _columns that pass columns from and to SQLite (sqlite_columns.c).
  *
  * Context: with the GIL.  They raise OSError with SQLite's message, or as stated in arguments.c.
  */
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { MOST_COLUMNS = 16 };
-static const char database_name[] = "pyhybrid._profile.database";
+static const char database_name[] = "pyhybrid._columns.database";
 
 static void close_database(PyObject *capsule)
 {

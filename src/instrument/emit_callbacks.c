@@ -1,4 +1,4 @@
-/* emitted.c - the callbacks of sys.monitoring while a sink (sink.h) wants their events: they notify it, and count as
+/* emit_callbacks.c - the callbacks of sys.monitoring while a sink (sink.h) wants their events: they notify it, and count as
  * the others do (shadow.h, c_calls.c, lines.c).
  *
  * Context: with the GIL.  They never raise.

@@ -1,7 +1,7 @@
-/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.c, exact_rows.c, line_table.c
+/* module.c - the extension module pyhybrid._columns: turns buffers into calls of columns.c, exact_rows.c, line_table.c
  * and call_rows.c.
  *
- * Its stub, with what each function promises, is pyhybrid/_profile.pyi.  Loaded by the finishing process
+ * Its stub, with what each function promises, is pyhybrid/_columns.pyi.  Loaded by the finishing process
  * and by readers of profiles, never by the profiled program.  Keeps to the limited API of 3.12.
  */
 #include "passes.h"
@@ -247,12 +247,12 @@ static PyModuleDef_Slot slots[] = {
     {0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_profile",
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_columns",
                                         .m_doc = "Passes over the columns of a call tree.",
                                         .m_methods = functions, .m_slots = slots};
 
-PyMODINIT_FUNC PyInit__profile(void);
-PyMODINIT_FUNC PyInit__profile(void)
+PyMODINIT_FUNC PyInit__columns(void);
+PyMODINIT_FUNC PyInit__columns(void)
 {
     return PyModuleDef_Init(&definition);
 }
