@@ -7,7 +7,7 @@
 #                       target (60; 2 in `make test`, 8 in `make test-all`)
 #   PAIRS=3             rounds of each benchmark (default 15)
 #   ARGS='-k join'      more arguments for pytest or for the bench
-#   WORKERS=4           how many tests run at once (default: two for each processor)
+#   WORKERS=4           how many tests run at once (default: three for two processors)
 
 export PYTHON SAN DURATION PAIRS ARGS WORKERS
 

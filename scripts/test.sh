@@ -7,8 +7,8 @@
 #     scripts/test.sh slice K/N    of what `all` has beyond the first, the K-th of N parts
 #
 # Tests are chosen by their markers (pyproject.toml), here alone, in `choose`; with ARGS='-k NAME' the first one takes
-# further cases of that name, too.  A pass of tests/system runs in parallel (WORKERS=; by default two for each
-# processor, since many tests wait); those marked `alone` come after it, one by one.  The ordinary user has no
+# further cases of that name, too.  A pass of tests/system runs in parallel (WORKERS=; by default three for two
+# processors, since many tests wait); those marked `alone` come after it, one by one.  The ordinary user has no
 # privileges, and perf_event is refused.  Some of it runs again with the interpreter's JIT, where there is one.  Runs
 # everything, then fails if anything did; the last line says how much that was.
 #
@@ -74,7 +74,7 @@ export TMPDIR="$scratch"
 case $what in all | slice) export PYHYBRID_FUZZ_S="${PYHYBRID_FUZZ_S:-8}" ;; esac
 # What is drawn at random is the same each time; a slice draws anew, where it is not to be relied on.
 [ "$what${CI:-}" != slice ] || export PYHYBRID_FUZZ_SEED="${PYHYBRID_FUZZ_SEED:-$(date +%s)}"
-workers=${WORKERS:-$(($(nproc) * 2))}
+workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 ran=
 report=
@@ -202,11 +202,13 @@ while read -r tag interpreter <&3; do
     most-first-* | unit-* | all-* | slice-further-1/*) run "$tag: tests/c" c_tests ;;
     esac
     case ${SAN:-} in *thread*) continue ;; esac
-    run "$tag: tests/unit" run_pytest unit -n "$(nproc)" -m "$(choose "unit-$as_root")"
+    case $what-$as_root-${SAN:-} in # they know nothing of an interpreter
+    most-first- | all-first-) fuzz=$clone/tests/fuzz ;;
+    *) fuzz= ;;
+    esac
+    # shellcheck disable=SC2086  # a folder or none
+    run "$tag: tests/unit${fuzz:+ and tests/fuzz}" run_pytest unit $fuzz -n "$(nproc)" -m "$(choose "unit-$as_root")"
     [ "$what" != unit ] || break
-    if [ "$what" != slice ]; then
-        [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz -n "$(nproc)"
-    fi
     export PYHYBRID_TEST_AS=root
     system "as root" $as_root
     ! has_jit || with_jit $as_root

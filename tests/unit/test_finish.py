@@ -321,6 +321,7 @@ def test_work_grows_with_the_stacks_and_not_with_the_samples(tmp_path: Path) -> 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.first_cases(1)
 def test_work_grows_with_the_threads(
     tmp_path: Path, sampled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -281,6 +281,7 @@ def test_a_function_among_many_is_no_more_work(size: int) -> None:
     "data",
     [bytes(3_000_000), b"\n" * 3_000_000, b" " * 3_000_000, b"1 1 " * 750_000, b"0x" * 1_500_000],
 )
+@pytest.mark.first_cases(2)
 def test_garbage_takes_no_memory_and_ends(data: bytes) -> None:
     """Looked at again from each of its bytes it would take hours."""
     tracemalloc.start()

@@ -102,12 +102,13 @@ def read_or_error(path: Path) -> content.Spool | str:
 
 
 @pytest.mark.exhaustive
-def test_cut_anywhere(tmp_path: Path) -> None:
-    """At every byte: either what was whole before the cut, or one clear line."""
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.further)])
+def test_cut_anywhere(tmp_path: Path, step: int) -> None:
+    """At every `step`-th byte: either what was whole before the cut, or one clear line."""
     writer = example()
     path = tmp_path / "x.part"
     meta_end = writer.boundaries[1]
-    for size in range(len(writer.data)):
+    for size in range(0, len(writer.data), step):
         path.write_bytes(writer.data[:size])
         read = read_or_error(path)
         if isinstance(read, str):

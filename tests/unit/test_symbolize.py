@@ -420,6 +420,7 @@ def test_overlaps_against_brute_force(tmp_path: Path) -> None:
     ],
     ids=["nested", "all end at one address", "aliases", "huge sizes"],
 )
+@pytest.mark.first_cases(2)
 def test_many_overlaps_stay_cheap(
     tmp_path: Path, symbol: Callable[[int], tuple[int, int, bytes]]
 ) -> None:

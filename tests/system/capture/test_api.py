@@ -755,6 +755,7 @@ print(n > 10)
     assert "outside" not in names
 
 
+@pytest.mark.further
 def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
     """As that of a signal handler, which runs where a function begins, or where C returns."""
     run(

@@ -79,6 +79,7 @@ def test_a_filter_that_refuses_what_the_end_needs(
     assert sum(t.recorded_weight_ns for t in profile.threads.values()) > 100_000_000
 
 
+@pytest.mark.further
 @pytest.mark.needs("plain_build")
 def test_a_fork_while_we_look_at_the_libraries(
     pyhybrid: Callable[..., Run], library: Path, tmp_path: Path

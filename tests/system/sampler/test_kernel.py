@@ -181,7 +181,7 @@ def test_perf_names_them(pyhybrid: Callable[..., Run]) -> None:
     assert "[kernel.kallsyms]" in done.stdout or "[kernel]" in done.stdout
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.needs("plain_build")
 @pytest.mark.parametrize(
     "engine",

@@ -121,7 +121,7 @@ def test_in_c(
     storm(in_c(libraries, library, call), *options, env=environment)
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("options", VARIANTS, ids=IDS)
 def test_libraries_come_and_go(
     storm: Callable[..., Profile], libraries: Path, options: tuple[str, ...]

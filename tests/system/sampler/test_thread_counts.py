@@ -330,10 +330,11 @@ def test_there_is_no_bound_of_threads(tmp_path: Path) -> None:
 
 
 SHORT = """
-    import json, sys, threading, time
+    import json, random, sys, threading, time
     import pyhybrid
     from pyhybrid import Profiler
     engine, mode = sys.argv[1:3]
+    about = random.Random(1).uniform  # turns of one length may run in step with the kernel's ticks
     lengths, each = map(json.loads, sys.argv[3:])
     spent = {}
     def burn(name, seconds):
@@ -350,10 +351,11 @@ SHORT = """
         background(each)
         for n, (ms, function) in enumerate(functions.items(), 1):
             for _ in range(int(each / ms * 1000)):
-                thread = threading.Thread(target=function, args=(ms / 1000,))
+                thread = threading.Thread(target=function, args=(about(0.5, 1.5) * ms / 1000,))
                 thread.start()
                 thread.join()
-                if spent.get("between", 0) < each * n / len(functions): between(ms / 1000)
+                if spent.get("between", 0) < each * n / len(functions):
+                    between(about(0.5, 1.5) * ms / 1000)
     profile, found = p.profile, dict.fromkeys(spent, 0)
     for row in profile.sampled:
         node = profile.stacks.node[row.stack]
