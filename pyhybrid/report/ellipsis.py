@@ -1,7 +1,9 @@
 """Texts cut to a number of columns."""
 
+import re
 from itertools import zip_longest
 
+PLACED = re.compile(r"(.*) \((?:.*/)?([^/()]+:\d+(?:, [^()]*)?)\)")  # `function (folder/file:line)`
 LEAST_BEFORE = 8  # columns: a share, and that words are left out
 
 
@@ -27,6 +29,17 @@ def middle(text: str, columns: int) -> str:
         return text
     half = (columns - 1) // 2
     return f"{text[: columns - 1 - half]}…{text[-half:]}"
+
+
+def label_within(label: str, columns: int) -> str:
+    """Return `function (…/file:line)` within `columns`: folders go first, the place never does."""
+    found = PLACED.fullmatch(label)
+    if len(label) <= columns or not found:
+        return middle(label, columns)
+    name, place = found.groups()
+    short = f" (…/{place})" if "/" in label[len(name) :] else f" ({place})"
+    room = columns - len(short)
+    return middle(name, room) + short if room >= LEAST_BEFORE else middle(label, columns)
 
 
 def around(text: str, kept: slice, columns: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 
-from pyhybrid.report.run_parts import Clock, Samples
+from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
 from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.symbols import jit
 from pyhybrid.tables.profile import Profile
@@ -42,6 +43,9 @@ class QualityReport(Record):
     file: str
     clock: Clock
     samples: Samples
+    cost: Cost
+    turns: int | None  # calls, and generators' goings on, that were counted
+    cpu_ns: int | None  # of the process, while profiling ran
     kernel_frames: bool
     no_kernel_frames: str  # why not
     kernel_lost: int  # ticks of which it is not known where in the kernel they came
@@ -62,12 +66,16 @@ def quality_report(profile: Profile) -> QualityReport:
     """Collect it."""
     cost, meta = HandlerCost(profile), profile.meta
     modules = _modules(profile)
+    calls = Calls.of(profile)
     weight_ns = sum(each.weight_ns for each in modules)
     named_ns = sum(each.weight_ns * each.named for each in modules)
     return QualityReport(
         file=profile.path,
         clock=Clock.of(profile),
         samples=Samples.of(profile),
+        cost=Cost.of(profile, calls),
+        turns=calls.turns if calls else None,
+        cpu_ns=Run.of(profile).cpu_ns,
         kernel_frames=bool(meta.get("kernel_frames")),
         no_kernel_frames=str(meta.get("no_kernel_frames") or ""),
         kernel_lost=int(meta.get("kernel_lost") or 0),
@@ -145,11 +153,17 @@ def quality_listing(report: QualityReport) -> Listing:
     yield f"          {unaccounted_s:.2f} s of CPU time no thread's samples stand for"
     yield f"stacks    {shares_text(samples.stacks)}"
     yield f"GIL       {shares_text(samples.gil)}"
+    if samples.off_cpu is not None:
+        yield f"threads   off the CPU {share(samples.off_cpu)}"
+    if samples.blocked:
+        yield f"blocked   signals, by the threads {', '.join(samples.blocked)}"
     if report.unplaced_regions or report.unmatched_regions:
         yield (
             f"regions   of native code: {report.unplaced_regions:,} not counted (their function is "
             f"not profiled); {report.unmatched_regions:,} ends without a begin"
         )
+    for at, line in enumerate(_costs(report)):
+        yield f"{'' if at else 'cost':10}{line}"
     if report.handler_p50_ns is not None:
         times = (report.handler_p50_ns, report.handler_p99_ns or 0, report.handler_max_ns or 0)
         p50, p99, most = (f"{ns / 1e3:.1f} us" for ns in times)
@@ -160,6 +174,22 @@ def quality_listing(report: QualityReport) -> Listing:
         yield Table(_NAMES, report.modules[:N_MODULES])
         if more := report.modules[N_MODULES:]:
             yield f"                   and {len(more)} more (--json has them)"
+
+
+def _costs(report: QualityReport) -> Iterator[str]:
+    """Yield what profiling took, a line each for sampling, counting, and what samples met of it."""
+    cost, samples = report.cost, report.samples
+    if cost.sample_ns and cost.overhead is not None:
+        took = f"{cost.sample_ns / 1e3:.0f} us a sample, {share(cost.overhead)} of the CPU time"
+        yield f"sampling: {took}"
+    if cost.counting_ns is not None and report.turns is not None:
+        seconds = cost.counting_ns / 1e9
+        took = f"about {seconds:.2f} s" if seconds >= 0.01 else "less than 0.01 s"
+        of = f", {share(cost.counting_ns / report.cpu_ns)} of the CPU time" if report.cpu_ns else ""
+        yield f"counting {report.turns:,} calls and resumes: {took}{of}"
+    if samples.own_weight_ns:
+        own = share(samples.own_weight_ns / samples.recorded_weight_ns)
+        yield f"[pyhybrid], what samples met of it: {own}, outside all shares"
 
 
 _NAMES = (

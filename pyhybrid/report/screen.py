@@ -10,11 +10,11 @@ from time import gmtime, strftime
 from typing import Any, TextIO
 
 from pyhybrid.base.terminal_text import visible
-from pyhybrid.report.ellipsis import around, elided, middle
-from pyhybrid.report.run_parts import Clock, Cost, Run, Samples
+from pyhybrid.report.ellipsis import around, middle
+from pyhybrid.report.run_parts import Clock, Run, Samples
 from pyhybrid.report.step_listing import steps_text
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
-from pyhybrid.report.table import Column, Table, share, text
+from pyhybrid.report.table import Column, Table, seconds, share, text
 from pyhybrid.report.terminal import (
     DIM,
     FACT_COLUMNS,
@@ -31,14 +31,13 @@ from pyhybrid.report.terminal import (
     show,
 )
 from pyhybrid.report.training import took_text
-from pyhybrid.report.tree import CallTree
+from pyhybrid.report.tree import STEP, CallTree
+from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.views.findings import SHOWN, Finding
 from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.labels import (
-    bare,
     count,
     losses_text,
-    shares_text,
     short_time,
     shorten_native,
 )
@@ -48,19 +47,28 @@ from pyhybrid.views.waits import Waits
 MAX_LINES = 24  # when a run ends
 TALL = 32  # of a report
 MIN_SHARE = 0.002  # of what a report's tables have
-N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
+N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 2, 14, 2, 2
 N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
-MIN_SELF, N_GPU = 4, 3
+MIN_SELF, N_GPU, N_NATIVE = 4, 3, 3
+ROOMY_TREE = 6  # lines: with fewer the tree has all that is left
+LEAST_NATIVE = 0.05  # of the samples: less in itself is no native function for the first screen
 LEAST_UNPLACED = 0.01
-FINDING_LINES = 2
+FINDING_LINES = CAUTION_LINES = WAITED_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
 N_BLOCKED = 3
-UNACCOUNTED = 0.01  # of the CPU time: less in no sample is not worth a word
+# From where on the measurement's quality is worth a word; findings are about more of the same.
+LEAST_UNKNOWN, LEAST_UNKNOWN_NS = (
+    0.01,
+    10_000_000,
+)  # of the CPU time: without a signal, in no sample
+LEAST_BROKEN = 0.01  # of the signals, or stacks
+LEAST_RATE = 0.8  # of what was asked
+MOST_COUNTING, MOST_SAMPLING = 0.2, 0.05  # of the CPU time
+FEW_SAMPLES = 100
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
-MAX_NAME = 40  # of one frame in a path
 
 
 def print_summary(summary: Summary, stream: TextIO) -> None:
@@ -91,14 +99,17 @@ def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int |
 
 def render(summary: Summary, columns: int = USUAL_COLUMNS) -> list[Line]:
     """Return the lines, none longer than `columns`."""
-    facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
-    facts += _findings(summary, columns, SHOWN, MAX_LINES - len(facts) - len(last))
-    facts += _program_lines(summary, columns, N_LINES)
-    paths = _paths(summary, columns)
-    room = MAX_LINES - len(facts) - len(last)
-    n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
-    tables = _functions(summary, columns, n_self, N_PYTHON)
-    return _screen([*facts, *tables, *paths], last, columns, MAX_LINES)
+    lines, last = [*_facts(summary, columns), [("", "")]], _last(summary)
+    lines += _findings(summary, columns, SHOWN, MAX_LINES - len(lines) - len(last))
+    lines += _program_lines(summary, columns, N_LINES)
+    room = MAX_LINES - len(lines) - len(last) - 1
+    native = _native_functions(summary, columns)
+    if len(native) > room - ROOMY_TREE:
+        native = []
+    lines += _tree(summary, columns, room - len(native))
+    if not summary.samples.recorded:
+        lines += _functions(summary, columns, MAX_LINES - len(lines) - len(last) - 1, 0)
+    return _screen([*lines, *native], last, columns, MAX_LINES)
 
 
 def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
@@ -208,7 +219,7 @@ def _facts(
 ) -> list[Line]:
     """Return the facts; `start_unix_ns`: it is printed, too; `most`: lines of a note."""
     began = strftime("; began %Y-%m-%d %H:%M UTC", gmtime((start_unix_ns or 0) / 1e9))
-    run, samples, cost = s.run, s.samples, s.cost
+    run = s.run
     argv = " ".join([os.path.basename(run.argv[0]), *run.argv[1:]]) if run.argv else "?"
     lines: list[Line] = [
         [
@@ -221,16 +232,11 @@ def _facts(
     if (run.end_cpu_ns or 0) >= max(LEAST_END_NS, LEAST_END * (run.cpu_ns or 0)):
         text = f"{short_time(run.end_cpu_ns or 0)} of CPU time after the program's, not sampled"
         lines.append(fact("end", f"[interpreter's end] {text}"))
-    if calls := s.calls:
-        c = calls.c_calls
-        by_c = "" if c is None else f", {c:,} of {calls.n_c_traced:,} C functions"
-        but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
-        text = f"{calls.calls:,} of {calls.n_traced:,} Python functions{by_c}, all counted{but}"
-        if calls.unknown_calls:
-            text += f"; {calls.unknown_calls:,} more calls are [unknown python]"
-        lines.append(fact("calls", text, bool(calls.unknown_calls)))
+    lines.append(_measured(s))
+    if cautions := _cautions(s):
+        lines += note_lines("caution", "; ".join(cautions), columns, WARN, CAUTION_LINES)
     if s.waited:
-        lines.append(fact("waited", _waited(s.waited)))
+        lines += note_lines("waited", _waited(s.waited), columns, "", WAITED_LINES)
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
     if s.steps:
         lines.append(fact("steps", f"{steps_text(s.steps)}: `pyhybrid report steps`"))
@@ -243,17 +249,6 @@ def _facts(
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
         lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
-    if run.mode != "trace":
-        lines.append(fact("clock", _clock(s.clock)))
-        lines.append(fact("samples", _samples(s), bool(samples.losses)))
-        if samples.recorded:
-            lines.append(fact("stacks", shares_text(samples.stacks)))
-            lines.append(fact("threads", _threads(samples)))
-    if cost.handler_median_ns is not None:
-        lines.append(fact("cost", _cost(cost, samples)))
-    if calls and cost.counting_ns is not None:
-        text = _counting(cost.counting_ns, calls.turns, run.cpu_ns)
-        lines.append(fact("cost" if cost.handler_median_ns is None else "", text))
     if run.n_forked or run.n_spawned:
         text = f"{run.n_forked} forked, {run.n_spawned} spawned: not profiled"
         lines.append(fact("children", text, True))
@@ -295,76 +290,91 @@ def _counter(each: Counter) -> str:
     return f"{each.name}: {each.n:,} values, {values}"
 
 
-def _cost(cost: Cost, samples: Samples) -> str:
-    parts = []
-    if cost.sample_ns and cost.overhead is not None:
-        parts.append(f"{cost.sample_ns / 1e3:.0f} us a sample, {cost.overhead:.1%} of the CPU time")
-    if samples.own_weight_ns:
-        parts.append(f"[pyhybrid] {samples.own_weight_ns / samples.recorded_weight_ns:.1%}")
-    p50, p99 = (cost.handler_median_ns or 0) / 1e3, (cost.handler_p99_ns or 0) / 1e3
-    parts.append(f"handler median {p50:.1f} us, p99 {p99:.1f} us")
-    return "; ".join(parts)
-
-
 def _time(run: Run) -> str:
     wall = "?" if run.wall_ns is None else f"{run.wall_ns / 1e9:.2f} s"
     cpu = "?" if run.cpu_ns is None else f"{run.cpu_ns / 1e9:.2f} s"
     delay_ns = run.main_delay_ns or 0
     if delay_ns >= max(LEAST_DELAY_NS, LEAST_DELAY * (run.wall_ns or 0)):
         cpu += f", ready without a processor {delay_ns / 1e9:.2f} s"
-    return f"wall {wall}, CPU {cpu}; {run.n_threads} threads, {run.n_busy_threads} busy"
+    threads = f"{run.n_threads} thread{'s' * (run.n_threads != 1)}"
+    return f"wall {wall}, CPU {cpu}; {threads}, {run.n_busy_threads} busy"
 
 
-def _clock(clock: Clock) -> str:
-    asked = "" if clock.hz_asked == clock.hz else f" (set to {clock.hz})"
-    reached = "?" if clock.hz_reached is None else f"{clock.hz_reached:.0f}"
-    unit = "per second" if clock.kind == "wall" else "per CPU second"
-    why = f": {clock.engine_reason}" if clock.engine_reason else ""
+def _measured(s: Summary) -> Line:
+    """Return what was counted, and how often the clock gave a sample."""
+    run, clock, calls = s.run, s.clock, s.calls
+    of = f"{_time_title(s)} time"
     only = f" of the threads {', '.join(clock.wall_threads)}" if clock.wall_threads else ""
-    return (
-        f"{clock.hz_asked} Hz asked{asked}, {reached} samples {unit}; "
-        f"{clock.kind} time{only} by {clock.engine}{why}"
-    )
+    sampled = f"{s.samples.recorded:,} of {of}{only}, {clock.hz_asked} Hz asked"
+    if not calls:
+        return fact("samples", sampled)
+    c = calls.c_calls
+    by_c = "" if c is None else f", {c:,} of {calls.n_c_traced:,} C functions"
+    but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
+    counted = f"{calls.calls:,} of {calls.n_traced:,} Python functions{by_c}, all counted{but}"
+    return fact("calls", counted if run.mode == "trace" else f"{counted}; samples {sampled}")
 
 
-def _samples(s: Summary) -> str:
-    samples, cpu_ns = s.samples, s.run.cpu_ns or 0
-    missed = samples.missed_weight_ns / 1e9
-    time = "time" if s.clock.kind == "wall" else "CPU time"
-    parts = [(missed, "without a signal")] if missed >= 0.01 else []
-    if samples.unaccounted_ns >= max(1e7, UNACCOUNTED * cpu_ns):
-        parts.append((samples.unaccounted_ns / 1e9, "in no sample"))
-    of = f" of {time}" if len(parts) == 1 else ""  # else it is too long for a line
-    unseen = [f"{seconds:.2f} s{of} {what}" for seconds, what in parts]
-    rest = f"; {', '.join(unseen)}" if unseen else ""
-    lost = losses_text(samples.losses)
-    return f"{samples.signals:,} signals, {samples.recorded:,} recorded, lost: {lost}{rest}"
+def _cautions(s: Summary) -> list[str]:
+    """Return where the measurement is worse than usual, the worst first; `report quality` has all.
+
+    What a finding is about is none.
+    """
+    samples, clock, cost = s.samples, s.clock, s.cost
+    cpu_ns, found = s.run.cpu_ns or 0, {each.rule for each in s.findings}
+    parts: list[str] = []
+    if s.calls and s.calls.unknown_calls:
+        parts.append(f"{s.calls.unknown_calls:,} more calls are [unknown python]")
+    if s.run.mode != "trace":
+        if 0 < samples.recorded < FEW_SAMPLES and "waiting" not in found:
+            points = 50 / samples.recorded**0.5
+            parts.append(f"only {samples.recorded} samples: shares are true to {points:.0f} points")
+        parts += _rate(clock, samples)
+        parts += _unknown(samples, cpu_ns, clock, found)
+    if cost.overhead is not None and cost.overhead >= MOST_SAMPLING:
+        parts.append(f"sampling took {share(cost.overhead)} of the CPU time")
+    if cost.counting_ns and cpu_ns and cost.counting_ns >= MOST_COUNTING * cpu_ns:
+        took = f"about {cost.counting_ns / 1e9:.2f} s, {share(cost.counting_ns / cpu_ns)}"
+        parts.append(f"counting calls took {took} of the CPU time")
+    return parts
 
 
-def _threads(samples: Samples) -> str:
-    gil = f"held the GIL {samples.gil['held']:.1%}, waited for it {samples.gil['waiting']:.1%}"
-    parts = [gil]
-    if samples.off_cpu is not None:
-        parts.append(f"off the CPU {samples.off_cpu:.1%}")
+def _rate(clock: Clock, samples: Samples) -> list[str]:
+    """Return that samples are fewer than was asked, or of another clock, and why."""
+    reached, asked = clock.hz_reached, clock.hz_asked
+    why = f": {clock.engine_reason}" if clock.engine_reason else ""
+    if reached and asked and samples.recorded >= FEW_SAMPLES and reached < LEAST_RATE * asked:
+        unit = "second" if clock.kind == "wall" else "CPU second"
+        return [f"{reached:.0f} of {asked} samples a {unit}, by {clock.engine}{why}"]
+    return [f"samples by {clock.engine}{why}"] if why else []
+
+
+def _unknown(samples: Samples, cpu_ns: int, clock: Clock, found: set[str]) -> list[str]:
+    """Return what samples do not know."""
+    parts = []
+    time = "time" if clock.kind == "wall" else "CPU time"
+    least_ns = max(LEAST_UNKNOWN_NS, LEAST_UNKNOWN * cpu_ns)
+    if samples.missed_weight_ns >= least_ns:
+        parts.append(f"{samples.missed_weight_ns / 1e9:.2f} s of {time} without a signal")
+    if samples.unaccounted_ns >= least_ns and "unaccounted" not in found:
+        parts.append(f"{samples.unaccounted_ns / 1e9:.2f} s of {time} in no sample")
+    lost = sum(samples.losses.values())
+    if lost >= LEAST_BROKEN * (samples.signals or 1) > 0 and "lost samples" not in found:
+        parts.append(f"lost {losses_text(samples.losses)} of {samples.signals:,} signals")
+    broken = samples.stacks.get("gapped", 0) + samples.stacks.get("truncated", 0)
+    if broken >= LEAST_BROKEN and "broken stacks" not in found:
+        parts.append(f"{share(broken)} of the stacks are not whole")
     if samples.blocked:
         n = len(samples.blocked) - N_BLOCKED
         more = f" and {n} more" if n > 0 else ""
         parts.append(f"signals blocked by {', '.join(samples.blocked[:N_BLOCKED])}{more}")
-    return "; ".join(parts)
+    return parts
 
 
 def _duration(d: CallDurations) -> str:
     times = (("p50", d.p50_ns), ("p99", d.p99_ns), ("max", d.max_ns))
     text = ", ".join(f"{name} {short_time(ns)}" for name, ns in times)
     return f"{d.calls:,} calls, {text}: {d.name}"
-
-
-def _counting(counting_ns: int, turns: int, cpu_ns: int | None) -> str:
-    seconds = counting_ns / 1e9
-    took = f"about {seconds:.2f} s" if seconds >= 0.01 else "less than 0.01 s"
-    part = counting_ns / cpu_ns if cpu_ns else None
-    of = "" if part is None else f", {share(part)} of the CPU time"
-    return f"counting {turns:,} calls and resumes: {took}{of}"
 
 
 def _percent(weight_ns: int, s: Summary) -> str:
@@ -376,31 +386,84 @@ def _program_lines(s: Summary, columns: int, most: int, least_share: float = 0) 
     shown = [each for each in s.program_lines if each.weight_ns >= least_ns][:most]
     if not shown:
         return []
-    lines: list[Line] = [[("   line  line of the program, with what it called in libraries", DIM)]]
+    title = (
+        f"  {_time_title(s):>5}      time  line of the program, with what it called in libraries"
+    )
+    lines: list[Line] = [[(title, DIM)]]
     for each in shown:
-        head = f"{_percent(each.weight_ns, s):>7}  "
+        head = f"{_percent(each.weight_ns, s):>7}{seconds(each.weight_ns):>10}  "
         place = f"{middle(os.path.basename(each.file), MAX_PLACE)}:{each.line}"
         text = each.text or f"in {each.function}"
         lines.append([(head, ""), (place, STRONG), (f"  {text}", "")])
     return lines
 
 
+def _time_title(s: Summary) -> str:
+    """Return what shares are of."""
+    return "wall" if s.clock.kind == "wall" else "CPU"
+
+
+def _tree(s: Summary, columns: int, most: int) -> list[Line]:
+    """Return so many of the program's functions, as a tree."""
+    largest = sorted((row.share for row in s.tree), reverse=True)[: max(0, most)]
+    rows = [row for row in s.tree if largest and row.share >= largest[-1]][:most]
+    sampled = [Column(_time_title(s), 7, "weight_ns", lambda ns: _percent(ns, s))]
+    if not s.samples.recorded:
+        sampled = []
+    elif not s.calls:
+        sampled.append(Column("time", 10, "weight_ns", seconds))
+    exact = [Column("time", 10, "exact_total_ns", seconds), _CALLS] if s.calls else []
+    name = text(
+        "function, with what it called in libraries", lambda row: STEP * row.depth + row.function
+    )
+    return _table([*sampled, *exact, name], rows, columns)
+
+
+def _native_functions(s: Summary, columns: int) -> list[Line]:
+    """Return the first ones by what they took themselves, but for the interpreter's."""
+    least_ns = max(1, LEAST_NATIVE * s.samples.recorded_weight_ns)
+    shown = [
+        each
+        for each in s.functions
+        if each.kind == "native" and each.self_ns >= least_ns and not _is_known(each.module or "")
+    ]
+    return _table(
+        [*_self_columns(s), text("native function, itself", _short)], shown[:N_NATIVE], columns
+    )
+
+
+def _is_known(module: str) -> bool:
+    """Is it of the interpreter, or its dynamic linker: no more than how Python runs?"""
+    file = os.path.basename(module)
+    return is_interpreter(file) or file.startswith("ld-linux")
+
+
+def _self_columns(s: Summary) -> list[Column]:
+    return [
+        Column("self", 7, "self_ns", lambda ns: _percent(ns, s)),
+        Column("time", 10, "self_ns", seconds),
+    ]
+
+
 def _functions(
     s: Summary, columns: int, n_self: int, n_python: int, least_share: float = 0
 ) -> list[Line]:
     if s.calls and not s.samples.recorded:
-        return _traced(s, columns, max(n_self, N_TRACED))
+        return _traced(s, columns, n_self)
     least_ns = max(1, least_share * s.samples.recorded_weight_ns)
     by_self = [f for f in s.functions if f.self_ns >= least_ns][:n_self]
     python = sorted(s.functions, key=lambda f: -f.python_ns)
     by_python = [f for f in python if f.python_ns >= least_ns][:n_python]
     total = Column("total", 8, "total_ns", lambda ns: _percent(ns, s))
     rest = [total, *([_CALLS] if s.calls else [])]
-    first = Column("self", 7, "self_ns", lambda ns: _percent(ns, s))
-    lines = _table([first, *rest, text("function", _short)], by_self, columns)
-    first = first._replace(title="below", of="python_ns")
+    first = _self_columns(s)
+    lines = _table([*first, *rest, text("function", _short)], by_self, columns)
+    first = [
+        first[0]._replace(title="below", of="python_ns"),
+        first[1]._replace(of="python_ns"),
+    ]
     title = "Python function, with the native code below it"
-    return lines + _table([first, *rest, text(title, _short)], by_python, columns)
+    return lines + _table([*first, *rest, text(title, _short)], by_python, columns)
 
 
 def _gpu_functions(s: Summary, columns: int) -> list[Line]:
@@ -449,14 +512,3 @@ def _short(function: Function) -> str:
     place = os.path.basename(function.declared_at or "")
     more = [text for text in (python_name, place, module) if text and text not in short]
     return f"{short} ({', '.join(more)})" if more else short
-
-
-def _paths(s: Summary, columns: int) -> list[Line]:
-    if not s.paths:
-        return []
-    lines: list[Line] = [[("   self  call path", DIM)]]
-    for path in s.paths[:N_PATHS]:
-        head = f"{_percent(path.weight_ns, s):>7}  "
-        names = [middle(bare(name), MAX_NAME) for name in path.frames]
-        lines.append([(head, ""), (elided(names, columns - len(head)), "")])
-    return lines

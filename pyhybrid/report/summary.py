@@ -21,11 +21,12 @@ from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.gpu import GpuSummary, gpu_summary
 from pyhybrid.views.labels import labels_of, short_time, shorten_file
 from pyhybrid.views.lines.program_lines import ProgramLine, program_lines
+from pyhybrid.views.lines.program_tree import TreeRow, program_tree
 from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
 from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.waits import Waits, all_waits
 
-N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
+N_FUNCTIONS, N_PATHS, N_LINES, N_TREE = 50, 10, 50, 50
 
 
 class Function(Record):
@@ -98,6 +99,7 @@ class Summary(Record):
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
     program_lines: list[ProgramLine]  # the first by weight: its own, with what libraries did there
+    tree: list[TreeRow]  # the largest of the program's functions, in the order of the tree
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     compiler_calls: bool  # what compilers call is counted, too
@@ -154,6 +156,7 @@ def summarize(
         findings=findings(profile),
         functions=functions,
         program_lines=lines,
+        tree=program_tree(profile, N_TREE),
         paths=paths,
         durations=_durations(profile),
         compiler_calls=bool(meta.get("compiler_calls")),

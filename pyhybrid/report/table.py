@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from pyhybrid.base.terminal_text import visible
-from pyhybrid.report.ellipsis import middle
+from pyhybrid.report.ellipsis import label_within
 from pyhybrid.report.terminal import DIM, Line
 from pyhybrid.tables.schema import Record
 
@@ -78,7 +78,8 @@ class Table(Record):
         return [*cells, [*[""] * (len(self.columns) - 1), self.rest]] if self.rest else cells
 
     def lines(self, most: int | None = None) -> Iterator[Line]:
-        """Yield it as text; of lines longer than `most` a last cell's middle is left out.
+        """Yield it as text; of lines longer than `most` a last cell has its folders or middle
+        left out.
 
         Where no column has a heading, there is no line of these.
         """
@@ -107,7 +108,9 @@ class Table(Record):
             if at < len(cells) - 1:
                 figures += f"{cell:<{width}}"
             else:
-                last = cell if most is None else middle(cell, max(LEAST_LAST, most - len(figures)))
+                last = cell
+                if most is not None:
+                    last = label_within(cell, max(LEAST_LAST, most - len(figures)))
         return (figures, last) if last else (figures.rstrip(), "")
 
     def markdown(self) -> Iterator[str]:

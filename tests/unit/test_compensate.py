@@ -12,8 +12,10 @@ from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.pstats import PStats
+from pyhybrid.report.quality import quality_listing, quality_report
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
+from pyhybrid.report.table import shown
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import COMPENSATED, compensate
 
@@ -130,12 +132,23 @@ def test_the_summary_says_what_counting_took(tmp_path: Path) -> None:
     ]
     with trace(tmp_path, rows, call_cost_ns=30.5) as profile:
         summary = summarize(profile, [], [])
+        cost = [*shown(quality_listing(quality_report(profile)))]
     assert summary.calls
     assert (summary.calls.turns, summary.cost.call_ns) == (4 * 10**6, 30.5)
     assert summary.cost.counting_ns == 122_000_000
+    line = "cost      counting 4,000,000 calls and resumes: about 0.12 s, 8.1% of the CPU time"
+    assert line in cost
     stream = io.StringIO()
     print_summary(summary, stream)
-    line = "cost     counting 4,000,000 calls and resumes: about 0.12 s, 8.1% of the CPU time"
+    assert "counting" not in stream.getvalue()  # it is little
+
+
+def test_the_first_screen_says_where_counting_took_much(tmp_path: Path) -> None:
+    rows: Rows = [(0, "main", {"calls": 10**7})]
+    with trace(tmp_path, rows, call_cost_ns=30.5) as profile:
+        stream = io.StringIO()
+        print_summary(summarize(profile, [], []), stream)
+    line = "caution  counting calls took about 0.30 s, 20.3% of the CPU time"
     assert line in stream.getvalue().splitlines()
 
 

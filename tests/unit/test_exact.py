@@ -305,6 +305,7 @@ def test_summary_of_a_trace(opened: Opened) -> None:
     assert "calls    12 of 3 Python functions" in text
     assert "samples" not in text
     assert [line.split()[-2] for line in text.splitlines() if "a.py" in line] == [
+        "main", "work", "leaf",
         "work", "leaf", "main",
     ]  # fmt: skip
 

@@ -346,7 +346,7 @@ def test_main_makes_everything_and_removes_the_spool(
     assert main(["-f", "folded", "--format", "perf", "--keep", spool, prefix]) == 0
     assert capsys.readouterr().err == ""
     assert main(["-f", "folded", "--summary", spool, prefix]) == 0
-    assert "12 recorded" in capsys.readouterr().err
+    assert "samples  12 of" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["out.folded", "out.pyhybrid", "perf.data"]
     assert main([spool, prefix]) == 1
     err = capsys.readouterr().err

@@ -29,6 +29,7 @@ from pyhybrid.views.findings import Finding, Found
 from pyhybrid.views.gpu import GpuShare, GpuSummary
 from pyhybrid.views.lines.native_lines import NativeFunctionLines, NativeLine
 from pyhybrid.views.lines.program_lines import ProgramLine
+from pyhybrid.views.lines.program_tree import TreeRow
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures
 from pyhybrid.views.training.compiles import Compile, Compiles
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
@@ -83,6 +84,7 @@ RECORDS = {
     "finding": Finding,
     "function": Function,
     "program line": ProgramLine,
+    "tree row": TreeRow,
     "path": Path_,
     "durations": CallDurations,
     "counter": Counter,

@@ -62,7 +62,8 @@ class Imports:
     """Find those of a tree, by its columns (of the profile's nodes, or folded ones).
 
     `where`: 1 for each node of an import statement or below one, `outer`: 1 for the outermost of
-    them, `rest`: 1 for these and what is in none, `node`: for each node the nearest of `rest`.
+    them, `top`: 1 for the outermost modules that they ran, `rest`: 1 for the statements and what is
+    in none, `node`: for each node the nearest of `rest`.
     """
 
     def __init__(self, profile: Profile, parent: Buffer, frame: Buffer) -> None:
@@ -78,7 +79,8 @@ class Imports:
         self.outer = states.translate(_is(_OUTER))
         self.rest = states.translate(_is_not(_TOP, _BELOW, _IMPORTLIB))
         self._in_module = states.translate(_is(_TOP, _BELOW))
-        self._top = nearest(parent, states.translate(_is(_TOP)))
+        self.top = states.translate(_is(_TOP))
+        self._top = nearest(parent, self.top)
         self.node = nearest(parent, self.rest)
 
     def modules(self, labels: dict[int, str], weights: Buffer) -> list[str]:
