@@ -485,8 +485,8 @@ def _traced(s: Summary, columns: int, most: int) -> list[Line]:
     all_ns = s.calls.traced_ns or 1 if s.calls else 1
     table = (
         Column("self", 7, lambda f: f.exact_self_ns / all_ns, share),
+        Column("time", 10, "exact_self_ns", seconds),
         Column("total", 8, lambda f: f.exact_total_ns / all_ns, share),
-        Column("self s", 13, lambda f: f.exact_self_ns / 1e9, "{:.4f}".format),
         _CALLS,
         text("function", "name"),
     )

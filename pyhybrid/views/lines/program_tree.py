@@ -110,9 +110,12 @@ class _ProgramTree:
         for row in self._profile.sampled:
             weights[folded.of_node[self._profile.stacks.node[row.stack]]] += row.weight_ns
         totals = inclusive(folded.parent, weights)
+        exact = self._profile.exact
+        times = add_up(take(folded.of_node, exact.node), exact.total_ns, len(folded.parent))
         brought: defaultdict[int, Counter[int]] = defaultdict(Counter)
         for node in rows_from(found.top, 1):
-            brought[of_folded[node]][frame[node]] += totals[node]
+            if size := max(totals[node], times[node]):
+                brought[of_folded[node]][frame[node]] += size
         return {
             row: [module_of(labels[each]) for each, _ in modules.most_common()]
             for row, modules in brought.items()
@@ -134,10 +137,10 @@ class _ProgramTree:
 
     def rows(self, most: int) -> list[TreeRow]:
         chosen: defaultdict[int, list[int]] = defaultdict(list)  # by the row above
-        heap = [(-1.0, 0, 0)]  # the root's children are offered first
+        heap = [(-1.0, "", 0, 0)]  # the root's children are offered first
         n_shown = 0
         while heap and n_shown <= most:
-            _, row, above = heappop(heap)
+            *_, row, above = heappop(heap)
             shown = row and not self._passes_on(row)
             if shown:
                 if n_shown == most:
@@ -145,7 +148,7 @@ class _ProgramTree:
                 chosen[above].append(row)
                 n_shown += 1
             for child in self._children[row]:
-                heappush(heap, (-self._share(child), child, row if shown else above))
+                heappush(heap, (*self._rank(child), child, row if shown else above))
         found, todo = list[TreeRow](), [(row, 0) for row in self._sorted(chosen[0])]
         while todo:
             row, depth = todo.pop()
@@ -155,17 +158,23 @@ class _ProgramTree:
 
     def _sorted(self, rows: list[int]) -> list[int]:
         """Return rows with the largest last."""
-        return sorted(rows, key=lambda row: (self._share(row), -row))
+        return sorted(rows, key=self._rank, reverse=True)
+
+    def _rank(self, row: int) -> tuple[float, str]:
+        """Return what orders rows, the largest first; a merged profile numbers them anew."""
+        return -self._share(row), self._label(row)
+
+    def _label(self, row: int) -> str:
+        if self._kinds[row] == _IMPORT:
+            return import_line(self._imported.get(row, []))
+        return labels_of(self._profile, False)[self._frame[row]]
 
     def _row(self, row: int, depth: int) -> TreeRow:
         kind = self._kinds[row]
-        label = labels_of(self._profile, False)[self._frame[row]]
-        if kind == _IMPORT:
-            label = import_line(self._imported.get(row, []))
         calls, total_ns = self._calls[row], self._times[row]
         counted = bool(self._calls[row])
         return TreeRow(
-            *(depth, label, _NAMES[kind]),
+            *(depth, self._label(row), _NAMES[kind]),
             calls if counted else None,
             total_ns if counted else None,
             *(self._weights[row], self._share(row)),

@@ -57,10 +57,11 @@ def test_no_output_has_it(pyhybrid: Callable[..., Run], options: tuple[str, ...]
     texts = dict(texts_of(run))
     for name, text in texts.items():
         without_cost = "".join(
-            line for line in text.splitlines(keepends=True) if not line.startswith("cost ")
+            line for line in text.splitlines(keepends=True) if "outside all shares" not in line
         )
         assert not [each for each in OURS if each in without_cost], name
-    assert f"[pyhybrid] {own_ns / recorded_ns:.1%}" in texts[""]
+    own = f"[pyhybrid], what samples met of it: {own_ns / recorded_ns:.1%}, outside all shares"
+    assert own in texts["quality"]
     assert json.loads(printed(run.folder, "report", "--json"))["samples"]["own_weight_ns"] == own_ns
     speedscope = json.loads(texts["speedscope"])
     assert sum(each["endValue"] for each in speedscope["profiles"]) == shown_ns

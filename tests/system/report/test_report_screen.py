@@ -93,7 +93,14 @@ def calls_of(lines: list[str], function: str) -> list[int]:
 @pytest.mark.first_cases(1)
 def test_parts_in_order(folder: Path) -> None:
     text = "\n".join(report(folder))
-    parts = ["pyhybrid ", "began 20", "calls    ", "   self   total", "hot paths", "step > burn ("]
+    parts = [
+        "pyhybrid ",
+        "began 20",
+        "calls    ",
+        "   self      time   total",
+        "hot paths",
+        "step > burn (",
+    ]
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from math import sqrt
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, Run, covered_ns, is_stripped
+from support import PATIENCE_S, Run, covered_ns, is_stripped, printed
 
 from pyhybrid.tables import Sampled
 from pyhybrid.tables.profile import Profile
@@ -136,9 +137,9 @@ def test_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
     assert held_off < 0.1 * held + no_processor["holds"]
     waiting = [row for row in profile.sampled if row.gil == "waiting"]
     assert sum(r.weight_ns for r in waiting if r.waits) > 0.7 * sum(r.weight_ns for r in waiting)
-    line = next(line for line in run.result.stderr.splitlines() if line.startswith("threads"))
-    assert "held the GIL" in line
-    assert "off the CPU" in line
+    quality = printed(run.folder, "report", "quality")
+    assert re.search(r"^GIL  +\d+\.\d% held, \d+\.\d% waiting, ", quality, re.M)
+    assert re.search(r"^threads  +off the CPU \d+\.\d%$", quality, re.M)
 
 
 # It sleeps and works in turns; and a thread sleeps through all of it.  Prints for how long it ran,
