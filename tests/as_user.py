@@ -1,6 +1,6 @@
 """Run a command as most users run a program: no privileges, and perf_event_open refused.
 
-    python tests/as_user.py COMMAND ARG...
+    python tests/as_user.py [--with-perf-event] COMMAND ARG...
 
 As root, the command runs as `nobody`, without capabilities, with HOME and TMPDIR in a fresh folder.
 What Python needs may lie below a folder that only root can enter (its home); then, in a mount
@@ -9,6 +9,7 @@ mounted again, so every absolute path stays valid.  The sockets of root's LTTng 
 too, which programs of every user register with.  As an ordinary user, only the filter is set.
 
 The filter is what container engines install by default: perf_event_open fails with EPERM.
+`--with-perf-event` leaves it out: then the machine's kernel.perf_event_paranoid decides.
 
 Exit code: the command's; 77 where the kernel does not permit this, with the reason on stderr.
 """
@@ -131,7 +132,10 @@ def refuse_perf_event() -> None:
 
 
 def main() -> int:  # noqa: RET503 - execvp does not return
-    if len(sys.argv) < 2:
+    command = sys.argv[1:]
+    filtered = command[:1] != ["--with-perf-event"]
+    command = command[not filtered :]
+    if not command:
         print(__doc__, file=sys.stderr)
         return 2
     try:
@@ -140,11 +144,12 @@ def main() -> int:  # noqa: RET503 - execvp does not return
             hide_daemons()
             os.chdir(os.getcwd())  # into the new mount, not the one that is now covered
             become_nobody()
-        refuse_perf_event()
+        if filtered:
+            refuse_perf_event()
     except OSError as error:
         print(f"as_user: LEFT OUT, not permitted here: {error}", file=sys.stderr)
         return NOT_PERMITTED
-    os.execvp(sys.argv[1], sys.argv[1:])
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

@@ -346,7 +346,7 @@ def _rate(clock: Clock, samples: Samples) -> list[str]:
     if reached and asked and samples.recorded >= FEW_SAMPLES and reached < LEAST_RATE * asked:
         unit = "second" if clock.kind == "wall" else "CPU second"
         return [f"{reached:.0f} of {asked} samples a {unit}, by {clock.engine}{why}"]
-    return [f"samples by {clock.engine}{why}"] if why else []
+    return []
 
 
 def _unknown(samples: Samples, cpu_ns: int, clock: Clock, found: set[str]) -> list[str]:

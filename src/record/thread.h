@@ -107,8 +107,10 @@ struct thread {
     struct walk_room full_room; /* for limits.max_frames */
     struct callers callers;
     struct thread_limits limits;
-    uint64_t cpu_ns;     /* CPU clock when it was last read for a weight */
-    int64_t carry_ns;    /* of the time until then: not yet given; below 0: given ahead */
+    uint64_t cpu_ns;  /* CPU clock when it was last read for a weight */
+    int64_t carry_ns; /* of the time until then: not yet given; below 0: given ahead */
+    uint64_t event_cpu_ns,
+        event_faults;    /* the last event that did not see the kernel (handler.c) */
     uint64_t sampled_ns; /* the last signal, wall-clock time; 0: the next one reads the CPU clock */
     uint64_t rest_until_ns; /* by the clock sampled by: no sample before; 0: nothing is owed */
     bool is_urgent;         /* thread_is_urgent, after the last sample */
@@ -144,9 +146,10 @@ struct thread {
     /* thread_scan.c, thread_look_blocked: its signals and its CPU clock at the last look, and what was written. */
     uint64_t looked_signals, looked_cpu_ns, blocked_weight;
     bool is_blocked;
-    uint64_t ticked_ns; /* CPU time before base_cpu_ns that ticks stand for */
-    uint64_t tick_ns;   /* each of those that were before; 0: what ticks do in general */
-    bool ticks_only;    /* it has no clock but its ticks yet */
+    uint64_t ticked_ns;           /* CPU time before base_cpu_ns that ticks stand for */
+    uint64_t tick_ns;             /* each of those that were before; 0: what ticks do in general */
+    bool ticks_only;              /* it has no clock but its ticks yet */
+    _Atomic bool ticks_in_kernel; /* its timer is for what its event does not see (handler.c) */
     bool has_ended;
     bool has_event; /* a perf event of its own */
     bool is_apart;  /* perf_clocks_keep_apart */

@@ -102,7 +102,7 @@ uint64_t collector_signals(struct session *s, struct thread *t)
 
 static void correct_period(struct session *s, struct thread *t)
 {
-    if (session_clock(s)->corrects_period && t->has_event &&
+    if (session_clock(s)->corrects_period && !s->exclude_kernel && t->has_event &&
         period_correction_learn(&t->correction, t->last_cpu_ns, collector_signals(s, t),
                                 atomic_load(&s->period_ns)))
         perf_clocks_set_period(s, t);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "session.h"
@@ -89,6 +90,92 @@ static bool was_blocked(const siginfo_t *info)
     return is_our_trap(info) && flags & 1 && !mine.forks;
 }
 
+/* Reads the thread's CPU clock.  Returns how far it went since it was read last, less what the collector has written. */
+static uint64_t look_at_clock(struct thread *t, uint64_t *cpu)
+{
+    *cpu = own_cpu_ns();
+    uint64_t spent = *cpu - t->cpu_ns, blocked = atomic_exchange(&t->blocked_ns, 0);
+    t->cpu_ns = *cpu;
+    counter_set(&t->counters.n_unread, 0);
+    counter_set(&t->counters.cpu_ns, *cpu);
+    return spent > blocked ? spent - blocked : 0;
+}
+
+/* Where events do not see the kernel (kernel.perf_event_paranoid), one that expires in there is skipped, and a sample of
+ * one stands for a period in user mode.  What is spent in the kernel the kernel's ticks find: a timer's signal that
+ * leaves a system call has all that no sample stands for yet, in expectation what was spent in there since the last
+ * one.  By the next event instead, a call of 1 ms would be the function's that runs after it.
+ *
+ * A page fault leaves no trace by which a tick would know it.  Events that were skipped while there were many faults
+ * are the next one's: faults are short, and come where the thread goes on.  What adds up beyond KERNEL_OWED periods all
+ * the same goes to the next tick, wherever that is. */
+#define KERNEL_OWED 24
+#define FAULTS_LEAST                                                                               \
+    4 /* for each event that was skipped: one may zero a huge page, which takes 100 us and more */
+
+/* Not a young one: it has ticks of its own (newborn.h), and each of its samples looks at the clock. */
+static bool has_kernel_ticks(const struct thread *t)
+{
+    return atomic_load_explicit(&t->ticks_in_kernel, memory_order_relaxed) && !t->is_young;
+}
+
+static bool is_kernel_tick(const struct thread *t, const siginfo_t *info)
+{
+    return info->si_code == SI_TIMER &&
+           atomic_load_explicit(&t->ticks_in_kernel, memory_order_relaxed);
+}
+
+static uint64_t own_page_faults(void)
+{
+    struct rusage usage = {.ru_minflt = 0};
+    arch_syscall6(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0, 0, 0, 0);
+    return (uint64_t)usage.ru_minflt;
+}
+
+/* How many events were skipped since the last one because of page faults; n: periods since then. */
+static uint64_t skipped_by_faults(struct thread *t, uint64_t n)
+{
+    uint64_t faults = own_page_faults(), n_faults = faults - t->event_faults;
+    t->event_faults = faults;
+    return n_faults >= FAULTS_LEAST * n ? n : 0;
+}
+
+/* Gives `weight` of what is owed, `owed` of the clock's time. */
+static uint32_t give(struct thread *t, int64_t owed, uint64_t weight, uint64_t period)
+{
+    t->carry_ns = owed - (int64_t)(weight * period);
+    return (uint32_t)weight;
+}
+
+static uint32_t weight_in_user_mode(struct thread *t, uint64_t period, uint64_t *cpu)
+{
+    int64_t owed = (int64_t)look_at_clock(t, cpu) + t->carry_ns;
+    uint64_t n = (*cpu - t->event_cpu_ns + period / 2) / period;
+    uint64_t skipped = skipped_by_faults(t, n ? n - 1 : 0),
+             most = owed < 0 ? 0 : (uint64_t)owed / period;
+    t->event_cpu_ns = *cpu;
+    return give(t, owed, 1 + skipped <= most ? 1 + skipped : most ? most : 1, period);
+}
+
+/* 0: it is nobody's. */
+static uint32_t weight_at_kernel_tick(struct thread *t, uint64_t period, const ucontext_t *context,
+                                      uint64_t *cpu)
+{
+    int64_t owed = (int64_t)look_at_clock(t, cpu) + t->carry_ns;
+    uint64_t n = (*cpu - t->event_cpu_ns) / period,
+             whole = owed < 0 ? 0 : ((uint64_t)owed + period / 2) / period;
+    uint64_t weight = 0;
+    if (arch_leaves_syscall(context) || whole >= KERNEL_OWED) {
+        weight = whole;
+    } else if (n) {
+        weight = skipped_by_faults(t, n);
+        weight = weight < whole ? weight : whole;
+    }
+    if (weight)
+        t->event_cpu_ns += n * period;
+    return give(t, owed, weight, period);
+}
+
 /* A perf event reports an overflow, not how many there were (signals coalesce while the kernel works for the thread):
  * the thread's CPU clock has that.  To read it is a system call, which would be a third of a sample's cost, and after
  * which the thread may have to wait for a processor. */
@@ -96,6 +183,8 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
                                 uint64_t now, uint64_t *cpu)
 {
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
+    if (has_kernel_ticks(t))
+        return weight_in_user_mode(t, period, cpu);
     uint64_t since = now - t->sampled_ns;
     t->sampled_ns = now;
     if (!t->rest_until_ns &&
@@ -104,12 +193,7 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
         t->carry_ns -= (int64_t)period;
         return 1;
     }
-    *cpu = own_cpu_ns();
-    uint64_t spent = *cpu - t->cpu_ns, blocked = atomic_exchange(&t->blocked_ns, 0);
-    spent = spent > blocked ? spent - blocked : 0;
-    t->cpu_ns = *cpu;
-    counter_set(&t->counters.n_unread, 0);
-    counter_set(&t->counters.cpu_ns, *cpu);
+    uint64_t spent = look_at_clock(t, cpu);
     if ((int64_t)spent + t->carry_ns > (int64_t)(BLOCKED_NS + 8 * period) && was_blocked(info)) {
         t->carry_ns = 0; /* nobody knows where the time was spent: it is missed */
         return 1;
@@ -580,11 +664,18 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         sample_at_tick(s, t, context, start, tick_kind(info));
         return;
     }
+    bool in_kernel = is_kernel_tick(t, info);
+    if (in_kernel && (t->is_young || atomic_load_explicit(&s->calibrating, memory_order_relaxed)))
+        return;
     settle_held(t); /* before anything is written: it lies where that comes */
-    if (takes_over(s, t))
+    if (!in_kernel && takes_over(s, t))
         return;
     uint64_t cpu, since_cpu = counter_get(&t->counters.cpu_ns);
-    uint32_t weight = weight_of(s, t, info, start, &cpu);
+    uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
+    uint32_t weight = in_kernel ? weight_at_kernel_tick(t, period, context, &cpu)
+                                : weight_of(s, t, info, start, &cpu);
+    if (in_kernel && !weight)
+        return;
     if (atomic_load_explicit(&s->idle, memory_order_relaxed)) {
         leave_out(s, t, weight, since_cpu);
         return;

@@ -415,6 +415,8 @@ struct session;
 struct thread;
 
 int timers_open(struct session *s, struct thread *t); /* 0 or -errno */
+/* Opens one beside the thread's event, which does not see the kernel (handler.c, weight_at_kernel_tick).  0 or -errno. */
+int timers_open_for_kernel(struct session *s, struct thread *t);
 void timers_close(struct session *s, struct thread *t);
 void timers_set_period(struct session *s, struct thread *t);
 void timers_enable_all(struct session *s, bool enable);

@@ -4,8 +4,8 @@
  *
  * Which clock there is here: sigtrap (sigtrap.h), perf_event (perf_clocks.h) or timers (timers.c).
  *
- * perf_event is fair, at any rate, but refused by many containers, and unprivileged users' events do not see time in the
- * kernel.
+ * perf_event is fair, at any rate, but refused by many containers; unprivileged users' events do not see time in the
+ * kernel, where a timer has to find it (handler.c, weight_at_kernel_tick).
  */
 #include "session.h"
 
@@ -58,15 +58,15 @@ static const struct clock_ops *perf_or_timer(struct session *s,
     if (fd >= 0) {
         close(fd);
         s->exclude_kernel = true;
-        *reason = "perf_event would not see time in the kernel (kernel.perf_event_paranoid)";
-    } else {
-        *reason = refused == -EACCES || refused == -EPERM ? "perf_event_open is not permitted"
-                                                          : "perf_event_open does not work here";
+        *reason = "events do not see the kernel (sysctl kernel.perf_event_paranoid=1 lets them): "
+                  "its ticks sample that";
+        return &clock_perf_event;
     }
+    *reason = refused == -EACCES || refused == -EPERM
+                  ? "perf_event_open is not permitted (sysctl kernel.perf_event_paranoid, seccomp)"
+                  : "perf_event_open does not work here";
     if (options->engine != ENGINE_PERF_EVENT)
         return &clock_timer;
-    if (fd >= 0)
-        return &clock_perf_event;
     *error = refused;
     return NULL;
 }
@@ -118,7 +118,7 @@ static const struct clock_ops *choose(struct session *s, const struct sampler_op
         return NULL;
     }
     const struct clock_ops *found = perf_or_timer(s, options, reason, error);
-    if (found == &clock_perf_event)
+    if (found == &clock_perf_event && !s->exclude_kernel)
         *reason = refused;
     return found;
 }

@@ -69,6 +69,17 @@ int timers_open(struct session *s, struct thread *t)
     return arm(s, t);
 }
 
+int timers_open_for_kernel(struct session *s, struct thread *t)
+{
+    int error =
+        create_timer(session_clock(s)->signal, s, t->tid, clock_of_thread(t->tid), &t->timer);
+    if (error)
+        return error;
+    atomic_store(&t->ticks_in_kernel, true);
+    t->has_timer = 1;
+    return arm(s, t);
+}
+
 void timers_close(struct session *s, struct thread *t)
 {
     (void)s;
@@ -78,6 +89,7 @@ void timers_close(struct session *s, struct thread *t)
         arch_syscall6(SYS_timer_delete, t->cpu_timer, 0, 0, 0, 0, 0);
     t->has_timer = 0;
     t->has_cpu_timer = false;
+    atomic_store(&t->ticks_in_kernel, false);
 }
 
 void timers_set_period(struct session *s, struct thread *t)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -318,3 +320,65 @@ def test_wanted_and_not_to_be_had(pyhybrid: Callable[..., Run], mode: str) -> No
     assert "no frames of the kernel: this clock does not know them" in run.result.stderr
     quality = pyhybrid("report", "quality", cwd=run.folder)
     assert "no frames of it: this clock does not know them" in quality.result.stdout
+
+
+# A millisecond or more of each in turns; prints the CPU time of each.
+TURNS = """
+import json, mmap, os, sys, time
+def computes():
+    sum(i * i for i in range(30_000))
+def writes():
+    os.lseek(file, 0, 0)
+    os.write(file, data)
+def stats():
+    for _ in range(1_500): os.stat("/")
+def faults():
+    with mmap.mmap(-1, 8 << 20) as fresh:
+        for at in range(0, 8 << 20, 4096): fresh[at] = 1
+file, data = os.memfd_create("turns"), bytes(8 << 20)
+spent = {}
+while time.thread_time() < 3:
+    for work in computes, writes, stats, faults:
+        began = time.thread_time()
+        work()
+        spent[work.__name__] = spent.get(work.__name__, 0) + time.thread_time() - began
+json.dump(spent, sys.stdout)
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.further
+@pytest.mark.needs("root")
+@pytest.mark.skipif(
+    Path("/proc/sys/kernel/perf_event_paranoid").read_text() != "2\n",
+    reason="kernel.perf_event_paranoid is not 2, the kernel's default",
+)
+def test_an_ordinary_users_events_do_not_see_the_kernel_but_its_ticks_do() -> None:
+    """Time in the kernel is the call's that made it; and samples are more than ticks."""
+    as_user = Path(__file__).parents[2] / "as_user.py"
+    ours = [sys.executable, "-P", "-m", "pyhybrid", "--mode", "sample", "-q", "-c", TURNS]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        done = subprocess.run(
+            [sys.executable, "-P", as_user, "--with-perf-event", *ours],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        with Profile.open(f"{folder}/out.pyhybrid") as profile:
+            assert profile.meta["engine"] == "perf_event"
+            assert "kernel.perf_event_paranoid" in profile.meta["engine_reason"]
+            signals = sum(thread.signals for thread in profile.threads.values())
+            found = Counter[str]()
+            for row in profile.sampled:
+                node = profile.stacks.node[row.stack]
+                while node:
+                    found[profile.frames[profile.nodes.frame[node]].name] += row.weight_ns
+                    node = profile.nodes.parent[node]
+    spent = json.loads(done.stdout)
+    assert signals > 1.3 * 250 * sum(spent.values())
+    for name, seconds in spent.items():
+        true = seconds / sum(spent.values())
+        sampled = found[name] / sum(found[each] for each in spent)
+        assert abs(sampled - true) < 0.1, (name, true, sampled, spent, found)
