@@ -49,7 +49,6 @@ Script = Callable[..., Run]
 def test_it_is_the_one_that_auto_takes(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", "sum(range(10**7))")
     assert run.profile().meta["engine"] == "sigtrap"
-    assert "by sigtrap" in run.result.stderr
 
 
 def test_threads_of_milliseconds(script: Script) -> None:
