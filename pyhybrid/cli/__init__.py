@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Their modules.
 SUBCOMMANDS = {
     "report": "report",
+    "ask": "ask",
     "page": "page",
     "export": "export",
     "diff": "diff",

@@ -233,8 +233,8 @@ def _facts(
         text = f"{short_time(run.end_cpu_ns or 0)} of CPU time after the program's, not sampled"
         lines.append(fact("end", f"[interpreter's end] {text}"))
     lines.append(_measured(s))
-    if cautions := _cautions(s):
-        lines += note_lines("caution", "; ".join(cautions), columns, WARN, CAUTION_LINES)
+    if worse := cautions(s):
+        lines += note_lines("caution", "; ".join(worse), columns, WARN, CAUTION_LINES)
     if s.waited:
         lines += note_lines("waited", _waited(s.waited), columns, "", WAITED_LINES)
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
@@ -315,7 +315,7 @@ def _measured(s: Summary) -> Line:
     return fact("calls", counted if run.mode == "trace" else f"{counted}; samples {sampled}")
 
 
-def _cautions(s: Summary) -> list[str]:
+def cautions(s: Summary) -> list[str]:
     """Return where the measurement is worse than usual, the worst first; `report quality` has all.
 
     What a finding is about is none.

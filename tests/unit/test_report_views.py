@@ -7,6 +7,7 @@ import copy
 import io
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -18,6 +19,7 @@ from test_old_profiles import NAMES, run, unpack
 from pyhybrid.cli.report import Report
 from pyhybrid.cli.report_views import VIEWS
 from pyhybrid.errors import UsageError
+from pyhybrid.report.answers import Answers, More
 from pyhybrid.report.line_listing import LineReport
 from pyhybrid.report.quality import ModuleNames, QualityReport
 from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
@@ -65,6 +67,19 @@ def test_json_is_as_the_page_says(
             check_report(words, text)
             n += 1
     assert n >= 4
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        assert run("ask", "-n", "2", path) == 0
+    (line,) = shown.getvalue().splitlines()
+    check(json.loads(line), "ask", "")
+    assert all(
+        len(rows) <= 2
+        for key, rows in json.loads(line).items()
+        if isinstance(rows, list) and key not in ("tree", "findings", "cautions", "notes", "more")
+    )
+    for each in json.loads(line)["more"]:
+        words = shlex.split(each["command"])
+        if words[3] == "report":
+            assert printed(*words[4:]), each
 
 
 def test_the_page_has_all_views() -> None:
@@ -75,6 +90,8 @@ def test_the_page_has_all_views() -> None:
 
 # What each object of the page is in Python, where it is a record.
 RECORDS = {
+    "ask": Answers,
+    "more": More,
     "summary": Summary,
     "run": Run,
     "clock": Clock,

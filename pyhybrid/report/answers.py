@@ -1,0 +1,121 @@
+"""What a profile has to say in one record: `pyhybrid ask`, for a script or an agent.
+
+It has the findings and the first rows of each view, and the commands that show more; parts of which
+the profile has nothing are null or empty.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.report.run_parts import Run
+from pyhybrid.report.screen import cautions
+from pyhybrid.report.step_listing import StepSummary, step_report
+from pyhybrid.report.summary import CallDurations, Function, summarize
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
+from pyhybrid.views.findings import Finding
+from pyhybrid.views.gpu import GpuSummary
+from pyhybrid.views.lines.program_lines import ProgramLine
+from pyhybrid.views.lines.program_tree import TreeRow, program_tree
+from pyhybrid.views.training.compiles import Compiles
+from pyhybrid.views.training.model import ModuleFigures, model_figures
+from pyhybrid.views.training.operators import OperatorFigures, operators_of
+from pyhybrid.views.training.slow_steps import SlowStep
+from pyhybrid.views.waits import Waits
+
+ROWS, TREE_ROWS = 8, 2  # of each view; the tree has so many times as many
+
+
+class More(Record):
+    """Hold a command, and what it shows that is not here."""
+
+    command: str
+    shows: str
+
+
+class Answers(Record):
+    """Hold the keys of `pyhybrid ask`, in this order."""
+
+    file: str
+    run: Run
+    cautions: list[str]  # what makes the measurement worse than usual
+    findings: list[Finding]  # what stands out, at most five
+    waited: Waits | None  # of threads that ran Python; null: hardly, or not known
+    tree: list[TreeRow]  # the largest of the program's functions, in the order of the tree
+    program_lines: list[ProgramLine]  # most weight first
+    functions: list[Function]  # all that runs, most time in itself first
+    durations: list[CallDurations]  # of chosen functions and regions, most time first
+    steps: StepSummary | None  # of a training; null: none
+    slow_steps: list[SlowStep]  # the slowest first
+    modules: list[ModuleFigures]  # of a PyTorch model, most time of their own first
+    operators: list[OperatorFigures]  # of PyTorch, most time of their own first
+    compiles: Compiles | None  # by torch.compile; null: none
+    gpu: GpuSummary | None
+    notes: list[str]
+    more: list[More]
+
+
+def answers(profile: Profile, n: int = ROWS) -> Answers:
+    """Collect them: `n` rows of each view."""
+    found = summarize(profile, [], [], imports=False)
+    steps = _if_any(lambda: step_report(profile, n))
+    model = _if_any(lambda: model_figures(profile))
+    operators = _if_any(lambda: operators_of(profile))
+    modules = model.modules if model else []
+    modules.sort(key=lambda each: (-each.exact_own_ns, -each.own_weight_ns, each.name))
+    waited = found.waited and found.waited._replace(functions=found.waited.functions[:n])
+    answered = Answers(
+        file=found.file,
+        run=found.run,
+        cautions=cautions(found),
+        findings=found.findings,
+        waited=waited,
+        tree=program_tree(profile, TREE_ROWS * n),
+        program_lines=found.program_lines[:n],
+        functions=found.functions[:n],
+        durations=found.durations[:n],
+        steps=found.steps,
+        slow_steps=steps.slowest[:n] if steps else [],
+        modules=modules[:n],
+        operators=operators.operators[:n] if operators else [],
+        compiles=found.compiles,
+        gpu=found.gpu,
+        notes=found.notes,
+        more=[],
+    )
+    return answered._replace(more=[*_more(profile, answered)])
+
+
+def _if_any[T](view: Callable[[], T]) -> T | None:
+    """Return what a view has; None: the profile has nothing of it."""
+    try:
+        return view()
+    except PyhybridError:
+        return None
+
+
+def _more(profile: Profile, found: Answers) -> list[More]:
+    """Return the commands whose views have something here."""
+    views = {
+        "summary": ("all of these, with more rows of each", True),
+        "tree": ("the call tree: exact calls and times, and samples", True),
+        "lines": ("lines of the chosen functions, how often and how long each ran",
+                  bool(profile.meta.get("lines"))),
+        "calls": ("single calls of the chosen functions", bool(profile.calls)),
+        "modules": ("all modules of the model", bool(found.modules)),
+        "ops": ("all operators, by phase, module and line", bool(found.operators)),
+        "steps": ("each step and its phases", bool(found.steps)),
+        "compiles": ("each compile, and why it was made", bool(found.compiles)),
+        "quality": ("how far to trust it: losses, stacks, cost, names", True),
+    }  # fmt: skip
+    file = shlex.quote(found.file)
+    commands = [
+        More(f"python -m pyhybrid report {name} --json {file}", shows)
+        for name, (shows, is_there) in views.items()
+        if is_there
+    ]
+    page = More(f"python -m pyhybrid page {file}", "flame graph, threads over time and source")
+    return [*commands, page]
