@@ -36,11 +36,13 @@ from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.views.findings import SHOWN, Finding
 from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.labels import (
+    bare,
     count,
     losses_text,
     short_time,
     shorten_native,
 )
+from pyhybrid.views.lines.program_tree import TreeRow
 from pyhybrid.views.lines.python_lines import FunctionLines
 from pyhybrid.views.waits import Waits
 
@@ -51,6 +53,7 @@ N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 2, 14, 2, 2
 N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
 MIN_SELF, N_GPU, N_NATIVE = 4, 3, 3
 ROOMY_TREE = 6  # lines: with fewer the tree has all that is left
+CHAINED = 0.95  # of a row's share: so much is one function's, it is one row with that
 LEAST_NATIVE = 0.05  # of the samples: less in itself is no native function for the first screen
 LEAST_UNPLACED = 0.01
 FINDING_LINES = CAUTION_LINES = WAITED_LINES = 2
@@ -303,16 +306,19 @@ def _time(run: Run) -> str:
 def _measured(s: Summary) -> Line:
     """Return what was counted, and how often the clock gave a sample."""
     run, clock, calls = s.run, s.clock, s.calls
-    of = f"{_time_title(s)} time"
+    of = f"of {_time_title(s)} time"
     only = f" of the threads {', '.join(clock.wall_threads)}" if clock.wall_threads else ""
-    sampled = f"{s.samples.recorded:,} of {of}{only}, {clock.hz_asked} Hz asked"
+    asked = f"{clock.hz_asked} Hz asked"
     if not calls:
-        return fact("samples", sampled)
+        return fact("samples", f"{s.samples.recorded:,} {of}{only}, {asked}")
     c = calls.c_calls
     by_c = "" if c is None else f", {c:,} of {calls.n_c_traced:,} C functions"
     but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
     counted = f"{calls.calls:,} of {calls.n_traced:,} Python functions{by_c}, all counted{but}"
-    return fact("calls", counted if run.mode == "trace" else f"{counted}; samples {sampled}")
+    if run.mode == "trace":
+        return fact("calls", counted)
+    of = f" {of}{only}" if clock.kind == "wall" else ""
+    return fact("calls", f"{counted}; {s.samples.recorded:,} samples{of}, {asked}")
 
 
 def cautions(s: Summary) -> list[str]:
@@ -405,8 +411,9 @@ def _time_title(s: Summary) -> str:
 
 def _tree(s: Summary, columns: int, most: int) -> list[Line]:
     """Return so many of the program's functions, as a tree."""
-    largest = sorted((row.share for row in s.tree), reverse=True)[: max(0, most)]
-    rows = [row for row in s.tree if largest and row.share >= largest[-1]][:most]
+    every = _chains(s.tree)
+    largest = sorted((row.share for row in every), reverse=True)[: max(0, most)]
+    rows = [row for row in every if largest and row.share >= largest[-1]][:most]
     sampled = [Column(_time_title(s), 7, "weight_ns", lambda ns: _percent(ns, s))]
     if not s.samples.recorded:
         sampled = []
@@ -417,6 +424,36 @@ def _tree(s: Summary, columns: int, most: int) -> list[Line]:
         "function, with what it called in libraries", lambda row: STEP * row.depth + row.function
     )
     return _table([*sampled, *exact, name], rows, columns)
+
+
+def _chains(rows: list[TreeRow]) -> list[TreeRow]:
+    """Return the rows of the tree, where one whose time is nearly all that of the only row below it
+    is one with that: `main > train (train.py:170)`."""
+    rows, shown = [*rows], list[TreeRow]()
+    above: list[int] = []  # how much less deep it is, of the rows on the way to this one
+    for at, row in enumerate(rows):
+        del above[row.depth :]
+        less = above[-1] if above else 0
+        below = [each.depth for each in rows[at + 1 :]]
+        end = next((n for n, depth in enumerate(below) if depth <= row.depth), len(below))
+        is_chained = below[:end].count(row.depth + 1) == 1 and _passes_on(row, rows[at + 1])
+        above.append(less + is_chained)
+        if is_chained:
+            name = f"{bare(row.function)} > {rows[at + 1].function}"
+            rows[at + 1] = rows[at + 1]._replace(function=name)
+        else:
+            shown.append(row._replace(depth=row.depth - less))
+    return shown
+
+
+def _passes_on(row: TreeRow, below: TreeRow) -> bool:
+    """Is nearly all of it the other one's?  A function of the program keeps its own place."""
+    return (
+        row.kind == below.kind
+        and row.calls == below.calls
+        and below.share >= CHAINED * row.share
+        and not row.function.startswith("[")
+    )
 
 
 def _native_functions(s: Summary, columns: int) -> list[Line]:

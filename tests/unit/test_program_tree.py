@@ -7,6 +7,8 @@ from spool_writer import SpoolWriter, native, python
 from traces import Rows, trace
 
 from pyhybrid.assemble import open_profile
+from pyhybrid.report.screen import render
+from pyhybrid.report.summary import summarize
 from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.program_tree import TreeRow, program_tree
@@ -81,6 +83,15 @@ def test_threads_without_python_are_rows_where_they_are_much(tmp_path: Path) -> 
     with sampled(tmp_path, main_rank=94, n=6) as profile:
         kinds = [(row.kind, row.depth) for row in program_tree(profile, 20)]
     assert kinds == [("program", 0), ("program", 1), ("thread", 0)]
+
+
+def test_a_function_that_only_calls_another_one_is_one_line_with_it(tmp_path: Path) -> None:
+    stacks = {"main_rank_key": 55, "main_rank_key_dumps": 41, "main_rank": 2, "main_encode": 2}
+    with sampled(tmp_path, **stacks) as profile:
+        lines = ["".join(text for text, _ in line) for line in render(summarize(profile, [], []))]
+    head = next(at for at, line in enumerate(lines) if "function, with what it called" in line)
+    names = [line[19:].split(" (")[0] for line in lines[head + 1 :]]
+    assert names == ["main", "  rank > key", "    dumps", "  encode"]
 
 
 def test_what_is_small_and_what_there_is_no_room_for_is_left_out(tmp_path: Path) -> None:
