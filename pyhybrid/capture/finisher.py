@@ -67,6 +67,7 @@ def _is_running(real: str) -> bool:
         return False
 
 
+KILLED = "--killed"  # of one that the watcher has become, with the process that it waited for
 UNTIL_END = "--until-end"  # of the finishing process: it receives what the program's end took
 _SIGINT = 2  # without importing `signal`
 EXPORT_FAILED = 3  # the profile is whole, an export could not be made
@@ -105,6 +106,11 @@ except KeyboardInterrupt:
     sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {shown}` still reads it\\n")
     sys.exit(130)
 """
+# The watcher (src/python/ending/companion.c).  A line on its standard input dismisses it.  Who ends
+# a group of processes, or all of a service, means the program: the files are to be made all the
+# same.
+_WATCH = "trap '' HUP INT TERM; cd /; read -r line && exit; exec \"$@\" </dev/null"
+_SHELL = "/bin/sh"
 NO_INTERPRETER = "no Python interpreter is known here that could make the profile"
 
 # Of a finishing process: nothing is profiled there.  Should it be a program that profiles itself
@@ -189,6 +195,18 @@ class Finisher:
         pid: int = self._native.spawn(command, self._environment, lock, sends_end)
         return pid
 
+    def watch(self, arguments: list[str], lock: int) -> None:
+        """Let `pyhybrid.finish.finish` run with `arguments` where this process is killed.
+
+        Without it nothing is wrong: what a killed process leaves can be read.
+        """
+        try:
+            command = self._command([KILLED, f"{os.getpid()}:{_start_ticks()}", *arguments])
+            words = [os.fsencode(word) for word in (_SHELL, "-c", _WATCH, "pyhybrid")]
+            self._native.watch_end([*words, *command], self._environment, lock)
+        except (OSError, PyhybridError):
+            pass
+
     def spawn_apart(self, arguments: list[str], lock: int) -> bool:
         """Start the same without streams, and no child: the program is not to know of it.
 
@@ -196,6 +214,17 @@ class Finisher:
         """
         command = self._command(arguments)
         return bool(self._native.spawn_orphan(command, self._environment, lock))
+
+
+def _start_ticks() -> str:
+    """Return when this process began, in the kernel's ticks: process numbers come again."""
+    with open("/proc/self/stat", "rb") as file:
+        return start_ticks(file.read())
+
+
+def start_ticks(stat: bytes) -> str:
+    """Return the field starttime of a file `/proc/PID/stat` (man 5 proc_pid_stat)."""
+    return stat.rpartition(b")")[2].split()[19].decode()
 
 
 def _has_extensions(package: str) -> bool:

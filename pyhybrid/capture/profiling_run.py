@@ -124,6 +124,7 @@ class Profiling:
         self._give_up()
 
     def _give_up(self) -> None:
+        self.native.dismiss_watcher()
         self.claim.give_up()
         remove_folders(self._made_folders)
 
@@ -208,6 +209,9 @@ class Profiling:
         self._n_enabled = int(not self.settings.paused)
         self.native.prepare_exit()
         atexit.register(self.native.at_exit, _signal, self._finish_and_go)
+        if not self.settings.leave_part and not isinstance(self.claim, NoClaim):
+            summary = ["--summary"] if self.settings.summary else []
+            self.finisher.watch([*summary, *self._arguments()], self.claim.descriptor)
 
     def _finish_and_go(self, ends: bool) -> None:
         """Finish; where the interpreter `ends`, while it is taken down."""
@@ -324,6 +328,7 @@ class Profiling:
         except Exception as error:
             self._say_unfinished(error)
         finally:
+            self.native.dismiss_watcher()
             self.claim.close()  # the finisher has it, too
         return path
 
@@ -365,6 +370,7 @@ class Profiling:
         except Exception as error:
             self._say_unfinished(error)
         finally:
+            self.native.dismiss_watcher()
             self.claim.close()
 
     def _arguments(self) -> list[str]:

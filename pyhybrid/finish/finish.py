@@ -19,7 +19,7 @@ from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_
 from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
+from pyhybrid.capture.finisher import EXPORT_FAILED, KILLED, UNTIL_END, start_ticks
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.destination import export_to, replacing
@@ -45,6 +45,8 @@ WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there
 LOOK_S = 0.1  # how often it is looked whether the profiled process is still there, and runs
 PATIENT_LOOKS = 15
 _END_NS = struct.Struct("<Q")
+
+_WORDS = ("format=", "summary", "keep", "mark=", f"{KILLED[2:]}=")  # those of the command line
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
 
@@ -249,10 +251,10 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Exported:
     return paths, notes, failures
 
 
-def _asked(argv: list[str]) -> tuple[list[str], set[str], Marks, str, str]:
-    """Return formats, other options, marks, spool and prefix.  Raises UsageError."""
+def _asked(argv: list[str]) -> tuple[list[str], dict[str, str], Marks, str, str]:
+    """Return formats, options with their values, marks, spool and prefix.  Raises UsageError."""
     try:
-        given, names = getopt(argv, "f:", ["format=", "summary", "keep", "mark=", UNTIL_END[2:]])
+        given, names = getopt(argv, "f:", [*_WORDS, UNTIL_END[2:]])
     except GetoptError as error:
         raise UsageError(str(error)) from None
     formats = [value for option, value in given if option in ("-f", "--format")]
@@ -260,7 +262,17 @@ def _asked(argv: list[str]) -> tuple[list[str], set[str], Marks, str, str]:
         raise UsageError(f"cannot finish {' '.join(argv)}: not formats, a spool and a prefix")
     marks = [value.split(":", 1) for option, value in given if option == "--mark"]
     times = [(int(time_ns), path) for time_ns, path in marks]
-    return formats, set(dict(given)), times, names[0], names[1]
+    return formats, dict(given), times, names[0], names[1]
+
+
+def _wait_for_end(process: str) -> None:
+    """Wait for a process, which mostly has ended: one that closes all descriptors seems to have."""
+    pid, ticks = process.split(":")
+    with suppress(OSError):
+        descriptor = os.pidfd_open(int(pid))
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            if start_ticks(file.read()) == ticks:
+                select.select([descriptor], [], [])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -268,6 +280,7 @@ def main(argv: list[str] | None = None) -> int:
 
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
+    With `--killed PID:TICKS` that process is waited for, which mostly has ended.
     With --until-end standard input has what the profiled process's end took (Ending).
     With `--mark TIME:SPOOL`, begins and ends in turn, of what was between them (run_part.py).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
@@ -276,6 +289,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         formats, options, marks, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
         summary, keep = "--summary" in options, "--keep" in options
+        if killed := options.get(KILLED, ""):
+            _wait_for_end(killed)
+            reports, summary = summary, False
         ending = Ending() if UNTIL_END in options else None
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
@@ -296,6 +312,8 @@ def main(argv: list[str] | None = None) -> int:
                 in_source[0].close()
             if not keep:
                 os.unlink(spool)
+        if killed and reports:
+            say(f"the program was killed: {path} is made of what was recorded until then")
         return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
         rest = f"; `python -m pyhybrid report {kept}` still reads what was recorded"

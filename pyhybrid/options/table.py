@@ -472,6 +472,14 @@ class Options(ProfilerOptions):
         help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
         "our own perf.data is PREFIX.perf.data then",
     )
+    leave_part: bool = option(
+        "--leave-part",
+        group=RECORDING,
+        kind=Flag(),
+        default=False,
+        help="leave PREFIX.pyhybrid.part as it is where the program is killed: `report` reads it "
+        "(without: the files are made of it then)",
+    )
     strict: bool = option(
         "--strict",
         group=RECORDING,

@@ -44,6 +44,7 @@ static void after_fork_child(void)
 {
     in_forked_child();
     leave_unwatch();
+    watcher_forget();
     spawns_unwatch();
     loader_after_fork_child();
     instrument_after_fork_child();

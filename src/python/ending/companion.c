@@ -1,12 +1,16 @@
-/* companion.c - a process beside this one that outlasts it, for which it waits at its very end.
+/* companion.c - processes beside this one that outlast it, and see by a socket that it has ended, whichever way.
  *
- * A socket is between the two.  That process sees its end when this one has come to its own, whichever way, and writes
- * its messages there: a `+` when it has begun what it is for, then, where it failed, a line for the user.
+ * The companion is waited for at the very end.  It writes its messages to the socket: a `+` when it has begun what it is
+ * for, then, where it failed, a line for the user.
+ *
+ * The watcher makes the files where this process is killed: a shell that becomes the finishing process, unless a line
+ * has come by then.
  *
  * Context: ordinary; companion_wait without an interpreter, too.
  */
 #include "ending.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,4 +82,32 @@ void companion_drop(void)
 {
     if (is_here())
         own_fd_close(&own);
+}
+
+static struct own_fd watcher = {.fd = -1};
+
+int watcher_start(char *const argv[], char *const environment[], int lock)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    int error = own_process_orphan(argv[0], argv, environment, lock, ends[0], true);
+    close(ends[0]);
+    if (error) {
+        close(ends[1]);
+        return error;
+    }
+    return own_fd_keep(&watcher, ends[1], FLOOR);
+}
+
+void watcher_dismiss(void)
+{
+    if (own_fd_is(&watcher)) /* nobody need be there: no SIGPIPE */
+        send(watcher.fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    own_fd_close(&watcher);
+}
+
+void watcher_forget(void)
+{
+    own_fd_close(&watcher);
 }

@@ -100,7 +100,15 @@ static pid_t start_orphan(const char *path, char *const argv[], char *const envi
                           int unused)
 {
     (void)unused;
-    return own_process_orphan(path, argv, environment, lock);
+    return own_process_orphan(path, argv, environment, lock, -1, false);
+}
+
+static pid_t start_watcher(const char *path, char *const argv[], char *const environment[],
+                           int lock, int unused)
+{
+    (void)path;
+    (void)unused;
+    return watcher_start(argv, environment, lock);
 }
 
 typedef pid_t start_process(const char *, char *const[], char *const[], int, int);
@@ -144,6 +152,32 @@ static PyObject *spawn_orphan(PyObject *self, PyObject *args)
     if (start(start_orphan, args))
         return NULL;
     Py_RETURN_TRUE;
+}
+
+PyDoc_STRVAR(watch_end_doc,
+             "watch_end(argv: list[bytes], environment: list[bytes], lock: int) -> bool\n\n"
+             "Start the watcher of this process's end: see companion.c.\n"
+             "False where it would become a child of this process.  Raises OSError.");
+
+static PyObject *watch_end(PyObject *self, PyObject *args)
+{
+    (void)self;
+    if (own_process_comes_back())
+        Py_RETURN_FALSE;
+    if (start(start_watcher, args))
+        return NULL;
+    Py_RETURN_TRUE;
+}
+
+PyDoc_STRVAR(dismiss_watcher_doc, "dismiss_watcher() -> None\n\n"
+                                  "It ends, and makes no files.");
+
+static PyObject *dismiss_watcher(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    watcher_dismiss();
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(keep_companion_doc, "keep_companion(socket: int) -> None\n\n"
@@ -199,5 +233,7 @@ PyMethodDef end_methods[] = {
     {"on_leaving", on_leaving, METH_O, on_leaving_doc},
     {"spawn", spawn, METH_VARARGS, spawn_doc},
     {"spawn_orphan", spawn_orphan, METH_VARARGS, spawn_orphan_doc},
+    {"watch_end", watch_end, METH_VARARGS, watch_end_doc},
+    {"dismiss_watcher", dismiss_watcher, METH_NOARGS, dismiss_watcher_doc},
     {NULL, NULL, 0, NULL},
 };

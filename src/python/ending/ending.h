@@ -32,9 +32,19 @@ void companion_wait(void);
 /* Lets the companion end. */
 void companion_drop(void);
 
+/* Starts the watcher: a shell with these arguments, whose standard input is the socket; see own_process_orphan.  Returns
+ * 0 or -errno. */
+int watcher_start(char *const argv[], char *const environment[], int lock);
+
+/* Lets the watcher end: another one makes the files, or there are none. */
+void watcher_dismiss(void);
+
+/* Call it in a forked child, whose end is not the program's. */
+void watcher_forget(void);
+
 /* --- end_methods.c ------------------------------------------------------------------------------- */
 
-/* prepare_exit, wait_at_exit, at_exit, on_leaving, spawn, spawn_orphan; the last one is empty. */
+/* prepare_exit, wait_at_exit, at_exit, on_leaving, spawn, spawn_orphan, watch_end...; the last one is empty. */
 extern PyMethodDef end_methods[];
 
 /* --- exit_wait.c --------------------------------------------------------------------------------- */
@@ -87,8 +97,10 @@ bool leave_by_exec(PyObject *args);
 pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock,
                         int input);
 
-/* Starts a process that is no child, without standard streams.  Returns 0 or -errno. */
-int own_process_orphan(const char *path, char *const argv[], char *const environment[], int lock);
+/* Starts a process that is no child, in a session of its own.  `input` (-1: nothing) is its standard input; its standard
+ * error is ours if it `reports`; it has no other streams.  Returns 0 or -errno. */
+int own_process_orphan(const char *path, char *const argv[], char *const environment[], int lock,
+                       int input, bool reports);
 
 /* Returns whether an orphan would be a child of this process, as that of process 1 and of a subreaper is. */
 int own_process_comes_back(void);

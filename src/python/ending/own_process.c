@@ -63,7 +63,7 @@ static int apart(int fd)
     return moved;
 }
 
-static int prepare(struct order *o, int lock, int input, int n_null, int blocked)
+static int prepare(struct order *o, int lock, int input, int n_null, int blocked, short flags)
 {
     sigset_t set;
     int error = 0;
@@ -85,7 +85,7 @@ static int prepare(struct order *o, int lock, int input, int n_null, int blocked
     if (blocked)
         sigaddset(&set, blocked);
     posix_spawnattr_setsigmask(&o->attributes, &set);
-    posix_spawnattr_setflags(&o->attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&o->attributes, (short)(POSIX_SPAWN_SETSIGMASK | flags));
     return -error;
 }
 
@@ -120,7 +120,7 @@ pid_t own_process_child(const char *path, char *const argv[], char *const enviro
 {
     struct order o = {.path = path, .argv = argv, .environment = environment};
     int n_null = inherits(STDERR_FILENO) ? 2 : 3;
-    int error = prepare(&o, lock, input, n_null, SIGINT);
+    int error = prepare(&o, lock, input, n_null, SIGINT, 0);
     if (!error) {
         spawn(&o);
         error = -o.error;
@@ -130,13 +130,15 @@ pid_t own_process_child(const char *path, char *const argv[], char *const enviro
 }
 
 /* `spawn` in a child that shares our memory, while we wait: it ends then, which leaves its child to others. */
-int own_process_orphan(const char *path, char *const argv[], char *const environment[], int lock)
+int own_process_orphan(const char *path, char *const argv[], char *const environment[], int lock,
+                       int input, bool reports)
 {
     struct order o = {.path = path, .argv = argv, .environment = environment};
     char *stack = map_memory(STACK);
     if (!stack)
         return -ENOMEM;
-    int error = prepare(&o, lock, -1, 3, 0);
+    int n_null = reports && inherits(STDERR_FILENO) ? 2 : 3;
+    int error = prepare(&o, lock, input, n_null, 0, POSIX_SPAWN_SETSID);
     if (!error) {
         sigset_t all, old; /* no handler of the program's may run in that child */
         sigfillset(&all);
