@@ -1,7 +1,9 @@
 """The machine that a program runs on, for the profile's meta data: perf.data's head names it."""
 
 import os
+import sys
 from io import FileIO as _File  # as it is now: the program may replace it
+from posix import times  # this, too
 from typing import Any
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -170,3 +172,41 @@ def _quota(path: str) -> tuple[int, int] | None:
 def _read(path: str) -> str:
     with _File(path) as file:
         return (file.read(_MOST_BYTES) or b"").decode("ascii", "replace")
+
+
+MOST_CHILDREN = 20  # whose names are kept
+
+
+class Children:
+    """Measure what child processes took since it was made, which are not profiled: `figures`."""
+
+    def __init__(self) -> None:
+        self._began = _children_s()
+
+    def figures(self) -> dict[str, Any]:
+        """Return what the profile's meta data gets, where there was a child.
+
+        `children_cpu_ns`: of those that have ended and were waited for, in the kernel's ticks;
+        `children`: names of multiprocessing's that somebody still refers to.
+        """
+        figures: dict[str, Any] = {}
+        if spent := _children_s() - self._began:
+            figures["children_cpu_ns"] = round(spent * 1e9)
+        if names := _names_of_children():
+            figures["children"] = names
+        return figures
+
+
+def _children_s() -> float:
+    user_s, system_s = times()[2:4]
+    return user_s + system_s
+
+
+def _names_of_children() -> list[str]:
+    """Return the names that multiprocessing gave them, or the program."""
+    module = sys.modules.get("multiprocessing.process")
+    try:
+        names = {str(each.name) for each in tuple(getattr(module, "_dangling", ()))}
+    except Exception:  # whatever the program has put there
+        return []
+    return sorted(names)[:MOST_CHILDREN]

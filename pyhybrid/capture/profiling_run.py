@@ -16,7 +16,7 @@ from pyhybrid.capture import machine
 from pyhybrid.capture.finisher import Finisher, as_bytes, find_interpreter, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs, watch_forks
-from pyhybrid.capture.machine import ProcessorWaits
+from pyhybrid.capture.machine import Children, ProcessorWaits
 from pyhybrid.capture.metadata import describe, notebook_cells
 from pyhybrid.capture.output_lock import (
     PROFILE,
@@ -88,7 +88,7 @@ class Profiling:
         try:
             self.claim.keep()
             hardware = machine.describe()
-            self.processor = ProcessorWaits()
+            self.processor, self.children = ProcessorWaits(), Children()
             self.outputs.open_sinks()
             self.outputs.open_tools()
             started = self._start_native()
@@ -344,7 +344,7 @@ class Profiling:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **known}
-        meta |= self.processor.figures()
+        meta |= self.processor.figures() | self.children.figures()
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
         with contextlib.suppress(Exception):  # it is profiled without their terms

@@ -34,7 +34,16 @@ from pyhybrid.views.training.steps import steps_of
 FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each
 
 # What the page adds up itself, or does not show, of a summary.
-LEFT_OUT = ("functions", "program_lines", "paths", "lines", "written", "left_out", "min_time_ns")
+LEFT_OUT = (
+    "functions",
+    "program_lines",
+    "tree",
+    "paths",
+    "lines",
+    "written",
+    "left_out",
+    "min_time_ns",
+)
 
 
 class ProcessMeta(Record):

@@ -37,6 +37,8 @@ class Run(Record):
     n_busy_threads: int
     n_forked: int | None  # child processes, which are not profiled
     n_spawned: int | None
+    children_cpu_ns: int | None  # of those that have ended; null: not known, or none
+    children: list[str]  # names of multiprocessing's, as far as they are known
 
     @classmethod
     def of(cls, profile: Profile) -> Run:
@@ -60,6 +62,8 @@ class Run(Record):
             n_busy_threads=len(busy_threads(profile)),
             n_forked=process.n_forked,
             n_spawned=process.n_spawned,
+            children_cpu_ns=meta.get("children_cpu_ns"),
+            children=list(meta.get("children") or ()),
         )
 
 

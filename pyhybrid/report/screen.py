@@ -61,6 +61,7 @@ LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, 
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
 N_BLOCKED = 3
+N_CHILDREN, CHILDREN_LINES = 4, 2
 # From where on the measurement's quality is worth a word; findings are about more of the same.
 LEAST_UNKNOWN, LEAST_UNKNOWN_NS = (
     0.01,
@@ -253,8 +254,7 @@ def _facts(
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
         lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
     if run.n_forked or run.n_spawned:
-        text = f"{run.n_forked} forked, {run.n_spawned} spawned: not profiled"
-        lines.append(fact("children", text, True))
+        lines += note_lines("children", _children(run), columns, WARN, CHILDREN_LINES)
     if not run.complete:
         lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:
@@ -263,6 +263,15 @@ def _facts(
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
         lines.append(fact("", more))
     return lines
+
+
+def _children(run: Run) -> str:
+    text = f"{run.n_forked} forked, {run.n_spawned} spawned: not profiled"
+    if run.children_cpu_ns:
+        text += f", {run.children_cpu_ns / 1e9:.2f} s of CPU time"
+    names, more = run.children[:N_CHILDREN], len(run.children) - N_CHILDREN
+    rest = f" and {more} more" if more > 0 else ""
+    return text + (f" ({', '.join(names)}{rest})" if names else "")
 
 
 def _waited(waits: Waits) -> str:

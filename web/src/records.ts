@@ -146,6 +146,10 @@ export interface Run {
   /** child processes, which are not profiled */
   n_forked: number | null;
   n_spawned: number | null;
+  /** of those that have ended; null: not known, or none */
+  children_cpu_ns: number | null;
+  /** names of multiprocessing's, as far as they are known */
+  children: string[];
 }
 
 /** Describe what gave the samples' signals. */

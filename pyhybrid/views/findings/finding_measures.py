@@ -317,6 +317,20 @@ def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
     }
 
 
+def children(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Find what is in child processes, which nothing of the profile is about."""
+    process = measured.profile.process
+    spent_ns = int(measured.profile.meta.get("children_cpu_ns") or 0)
+    n = (process.n_forked or 0) + (process.n_spawned or 0)
+    if not n or not spent_ns or not process.cpu_ns:
+        return None
+    return {
+        "share": spent_ns / (spent_ns + process.cpu_ns),
+        "seconds": spent_ns / 1e9,
+        "processes": n,
+    }
+
+
 def lost(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Count signals without a sample."""
     signals = sum(thread.signals for thread in measured.profile.threads.values())
@@ -352,6 +366,7 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "below": below,
     "blocked": blocked,
     "throttled": throttled,
+    "children": children,
     "waiting": waiting,
     "lost": lost,
     "unaccounted": unaccounted,

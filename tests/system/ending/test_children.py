@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -255,3 +256,31 @@ def test_two_at_once_in_one_folder(pyhybrid: Callable[..., Run], tmp_path: Path)
     }
     assert run.profile().process.pid != run.profile(f"out.{inner}.pyhybrid").process.pid
     assert run.profile(f"out.{inner}.pyhybrid").process.pid == int(inner)
+
+
+WORKERS = """
+import multiprocessing, time
+def work(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=work, args=(0.4,), name=f"worker-{i}") for i in range(2)]
+    for child in children: child.start()
+    for child in children: child.join()
+"""
+
+
+def test_what_children_took_is_in_the_summary(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """By their names, and as a finding where it is most of all CPU time."""
+    (tmp_path / "workers.py").write_text(WORKERS)
+    run = pyhybrid("workers.py")
+    (line,) = [line for line in run.result.stderr.splitlines() if line.startswith("children ")]
+    found = re.fullmatch(
+        r"children 2 forked, 0 spawned: not profiled, (\d\.\d\d) s of CPU time "
+        r"\(worker-0, worker-1\)",
+        line,
+    )
+    assert found, line
+    assert float(found[1]) >= 0.78  # the kernel's ticks
+    assert "is that of 2 child processes, which are not profiled" in run.result.stderr
