@@ -1,8 +1,9 @@
 """Runs Tracy's capture program beside a profiled one: `python -I tracy_companion.py FILE WORD...`
 
-Descriptor 3 is a socket to that one (src/python/ending/companion.c).  The capture ends by itself
-when the client in that program does; where that program has gone without that, or no client was
-there, it is asked to end, and writes what it has.
+Descriptor 3 is a socket to that one (src/python/ending/companion.c); this process is of a session
+of its own, so that an interrupt from the terminal is for the program alone.  The capture ends by
+itself when the client in that program does; where that program has gone without that, or no client
+was there, it is asked to end, and writes what it has.
 """
 
 import contextlib
@@ -22,7 +23,6 @@ KEPT = 4000  # bytes of the capture's output, which repeats itself
 
 def main(file: str, command: list[str]) -> None:
     """Run the capture until it ends; send when it is connected, at last why there is no file."""
-    os.setsid()  # an interrupt from the terminal is for the program
     os.set_inheritable(PROGRAM, False)
     ours, theirs = os.openpty()  # only to a terminal it prints at once that it is connected
     capture = subprocess.Popen(

@@ -291,6 +291,8 @@ def main(argv: list[str] | None = None) -> int:
         summary, keep = "--summary" in options, "--keep" in options
         if killed := options.get(KILLED, ""):
             _wait_for_end(killed)
+            if not os.path.lexists(spool):  # it has ended in order after all
+                return 0
             reports, summary = summary, False
         ending = Ending() if UNTIL_END in options else None
         path, kept = prefix + SUFFIX, spool

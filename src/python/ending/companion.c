@@ -91,13 +91,13 @@ int watcher_start(char *const argv[], char *const environment[], int lock)
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
         return -errno;
-    int error = own_process_orphan(argv[0], argv, environment, lock, ends[0], true);
+    int error = own_fd_keep(&watcher, ends[1], FLOOR); /* where that is refused, nobody waits */
+    if (!error)
+        error = own_process_orphan(argv[0], argv, environment, lock, ends[0], true);
+    if (error)
+        own_fd_close(&watcher);
     close(ends[0]);
-    if (error) {
-        close(ends[1]);
-        return error;
-    }
-    return own_fd_keep(&watcher, ends[1], FLOOR);
+    return error;
 }
 
 void watcher_dismiss(void)

@@ -52,7 +52,7 @@ TENTH_NS = 100_000_000
 )
 def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
     end, code = ENDS[how]
-    run = pyhybrid("-c", f"{BURN}burn(1.5); {end}", check=False)
+    run = pyhybrid("--leave-part", "-c", f"{BURN}burn(1.5); {end}", check=False)
     assert run.result.returncode == code
     part = tmp_path / "out.pyhybrid.part"
     assert [p for p in tmp_path.iterdir() if p.name != "core"] == [part]
@@ -84,7 +84,7 @@ outer()
 def test_what_runs_has_its_time(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Python functions, and C functions that they wait for, whose end is never seen."""
     began = time.monotonic_ns()
-    pyhybrid("-q", "--c-calls", "-c", RUNS, check=False)
+    pyhybrid("--leave-part", "-q", "--c-calls", "-c", RUNS, check=False)
     took = time.monotonic_ns() - began
     with open_profile(str(tmp_path / "out.pyhybrid.part")) as profile:
         rows = {profile.frames[profile.nodes.frame[row.node]].name: row for row in profile.exact}
@@ -115,7 +115,7 @@ def test_a_steady_program_adds_its_samples_alone(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
     """And stacks that are new: counters of 4,000 paths stay where they are."""
-    pyhybrid("-q", "-c", GROWS, check=False)
+    pyhybrid("--leave-part", "-q", "-c", GROWS, check=False)
     data = (tmp_path / "out.pyhybrid.part").read_bytes()
     n: Counter[int] = Counter()
     for record in reader.records(data, 1 << 60):
@@ -210,7 +210,7 @@ def stop(pid: int) -> None:
 def looks_until_killed(folder: Path, after: float) -> list[Look]:
     """The last one is of its last moment."""
     (folder / "log").write_bytes(bytes(24))
-    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "-c", COUNTS]
+    command = [sys.executable, "-P", "-m", "pyhybrid", "--leave-part", "-q", "-c", COUNTS]
     looks: list[Look] = []
     with (folder / "log").open("rb") as log:
 
@@ -293,7 +293,7 @@ def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
 
 def killed(pyhybrid: Callable[..., Run], *options: str) -> None:
     """Once there is something in the file."""
-    run = pyhybrid("-q", *options, "-c", f"{BURN}burn(0.6); {KILL}", check=False)
+    run = pyhybrid("--leave-part", "-q", *options, "-c", f"{BURN}burn(0.6); {KILL}", check=False)
     assert run.result.returncode == -signal.SIGKILL
 
 
@@ -358,7 +358,18 @@ def test_files_that_cannot_be_made(pyhybrid: Callable[..., Run], tmp_path: Path)
 def test_a_run_that_goes_on(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Its files are its own to make."""
     program = BURN + "burn(0.6); print('ready', flush=True); sys.stdin.read(); os._exit(0)"
-    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "folded", "-c", program]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pyhybrid",
+        "--leave-part",
+        "-q",
+        "--format",
+        "folded",
+        "-c",
+        program,
+    ]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout
@@ -398,7 +409,17 @@ def test_interrupted(tmp_path: Path) -> None:
         "    print('interrupted', flush=True)\n"
         "    raise\n"
     )
-    command = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded", "-c", code]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pyhybrid",
+        "--leave-part",
+        "--format",
+        "folded",
+        "-c",
+        code,
+    ]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
