@@ -764,7 +764,7 @@ while os.path.getsize(part) == size:
     time.sleep(0.05)
 """
     program += f"{LOOKS}looked()\nos.kill(os.getpid(), 9)\n"  # with all that it was to write then
-    pyhybrid("--mode", "trace", "--lines", "-t", "work", "-c", program, check=False)
+    pyhybrid("--leave-part", "--mode", "trace", "--lines", "-t", "work", "-c", program, check=False)
     out = pyhybrid("report", "lines", "out.pyhybrid.part").result.stdout
     assert re.search(r"^ +4 +1,001 ", out, re.MULTILINE), out
 

@@ -37,7 +37,7 @@ def script(pyhybrid: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
         file = tmp_path / "program.py"
         file.write_text(BURN + LOOKS + textwrap.dedent(text))
         done = pyhybrid(*OPTIONS, *options, file, check=check)
-        check_invariants(done.profile("out.pyhybrid" if check else "out.pyhybrid.part"))
+        check_invariants(done.profile())
         return done
 
     return run

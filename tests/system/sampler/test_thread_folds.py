@@ -165,7 +165,7 @@ def test_their_trees_do_not_use_up_the_bound(pyhybrid: Callable[..., Run]) -> No
 @pytest.mark.further
 @pytest.mark.parametrize("n_requests", [300, 700])
 def test_a_killed_server(pyhybrid: Callable[..., Run], tmp_path: Path, n_requests: int) -> None:
-    pyhybrid("-q", "-c", SERVER + KILL, n_requests, "handle", check=False)
+    pyhybrid("--leave-part", "-q", "-c", SERVER + KILL, n_requests, "handle", check=False)
     with open_profile(str(tmp_path / "out.pyhybrid.part")) as profile:
         check_invariants(profile)
         calls = calls_of(profile)
