@@ -72,10 +72,8 @@ class _ProgramTree:
             folded.parent, folded.frame, states.translate(_HOW)
         )
         self._profile, n = profile, len(self._parent)
-        kinds = bytearray(n)
-        for node in rows_from(states.translate(_IS_ROW), 1):
-            kinds[of_folded[node]] = states[node]
-        self._kinds = kinds
+        self._kind_of_frame = _kinds_of_frames(profile)
+        self._imports = {of_folded[node] for node in rows_from(folded.imports.outer, 1)}
         of_node = take(of_folded, folded.of_node)
         own_ns = array("q", bytes(8 * n))
         for row in profile.sampled:
@@ -85,9 +83,16 @@ class _ProgramTree:
         self._count(folded, of_folded, states)
         self._imported = self._modules(folded, of_folded)
         self._children: defaultdict[int, list[int]] = defaultdict(list)
-        for node in range(1, n):
-            if self._share(node) >= (LEAST_OUTSIDE if kinds[node] == _OUTSIDE else LEAST_SHARE):
+        large = set(rows_from(self._weights, max(1, int(LEAST_SHARE * self._weight_ns))))
+        large.update(rows_from(self._times, max(1, int(LEAST_SHARE * self._time_ns))))
+        for node in sorted(large - {0}):
+            least = LEAST_OUTSIDE if self._kind(node) == _OUTSIDE else LEAST_SHARE
+            if self._share(node) >= least:
                 self._children[self._parent[node]].append(node)
+
+    def _kind(self, row: int) -> int:
+        kind = self._kind_of_frame[self._frame[row]]
+        return _IMPORT if row in self._imports else _OUTSIDE if kind == _REST else kind
 
     def _count(self, folded: FoldedTree, of_folded: memoryview, states: bytes) -> None:
         """Add up exact calls and times: of a recursion the time of the outermost."""
@@ -127,7 +132,7 @@ class _ProgramTree:
 
     def _passes_on(self, row: int) -> bool:
         """Is it a library's, and but for one function of the program's nothing?"""
-        if self._kinds[row] not in (_LIBRARY, _OUTSIDE) or len(self._children[row]) != 1:
+        if self._kind(row) not in (_LIBRARY, _OUTSIDE) or len(self._children[row]) != 1:
             return False
         (below,) = self._children[row]
         return (
@@ -165,12 +170,12 @@ class _ProgramTree:
         return -self._share(row), self._label(row)
 
     def _label(self, row: int) -> str:
-        if self._kinds[row] == _IMPORT:
+        if self._kind(row) == _IMPORT:
             return import_line(self._imported.get(row, []))
         return labels_of(self._profile, False)[self._frame[row]]
 
     def _row(self, row: int, depth: int) -> TreeRow:
-        kind = self._kinds[row]
+        kind = self._kind(row)
         calls, total_ns = self._calls[row], self._times[row]
         counted = bool(self._calls[row])
         return TreeRow(
@@ -184,8 +189,7 @@ class _ProgramTree:
 _NAMES = {_PROGRAM: "program", _LIBRARY: "library", _OUTSIDE: "thread", _IMPORT: "import"}
 
 
-def _kinds(profile: Profile, folded: FoldedTree) -> bytes:
-    """Return what each folded node's frame is."""
+def _kinds_of_frames(profile: Profile) -> bytes:
     own, of_frame = program_frames(profile), bytearray(max(profile.frames, default=0) + 1)
     for frame in profile.frames.values():
         of_frame[frame.id] = _REST
@@ -193,7 +197,12 @@ def _kinds(profile: Profile, folded: FoldedTree) -> bytes:
             of_frame[frame.id] = _PROGRAM if frame.id in own else _LIBRARY
         elif frame.kind == "region":
             of_frame[frame.id] = _PROGRAM
-    kinds = bytearray(take(of_frame, folded.frame))
+    return bytes(of_frame)
+
+
+def _kinds(profile: Profile, folded: FoldedTree) -> bytes:
+    """Return what each folded node's frame is."""
+    kinds = bytearray(take(_kinds_of_frames(profile), folded.frame))
     for node in rows_from(folded.imports.outer, 1):
         kinds[node] = _IMPORT
     return bytes(kinds)
