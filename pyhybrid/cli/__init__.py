@@ -60,7 +60,6 @@ def command(name: str) -> "Command":
 
 
 def _subcommand(name: str, arguments: list[str]) -> int:
-    import gc
     from io import TextIOWrapper
 
     from pyhybrid.cli.parser import Parser
@@ -77,6 +76,24 @@ def _subcommand(name: str, arguments: list[str]) -> int:
         name = name if found.name == name else f"{name} {found.name}"
     parser = Parser(prog=f"pyhybrid {name}", description=found.__doc__)
     found.prepare_parser(parser)
+    try:
+        return _result(found, parser, arguments)
+    except Exception as error:
+        code = getattr(found, "error_code", None)  # of all errors: its others mean something
+        if code and isinstance(error, PyhybridError):
+            error.exit_code = code
+        elif code:
+            import traceback
+
+            traceback.print_exc()
+            return int(code)
+        raise
+
+
+def _result(found: "Command", parser: "ArgumentParser", arguments: list[str]) -> int:
+    """Run it; returns the exit code."""
+    import gc
+
     gc.disable()  # among a profile's rows it takes up to half the time, and finds nothing
     try:
         code = found.run(parser.parse_args(arguments))

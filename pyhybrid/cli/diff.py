@@ -14,25 +14,27 @@ from pyhybrid.exporters.destination import replacing
 from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.diff import comparison_json, markdown, print_comparison
-from pyhybrid.views.diff.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
+from pyhybrid.views.diff.change_limits import EXCEEDED, METRICS, UNSURE, WRONG, Limit, judge
 from pyhybrid.views.diff.compared_paths import ComparedPaths
 from pyhybrid.views.diff.runs import compare
 
 N_ROWS = 12
+ERROR = 3  # the exit code
 
 
 class Diff:
     """Compares runs: BEFORE AFTER, or BEFORE... -- AFTER...; exact calls first, then the time of a
-    call, then sampled time with its errors.  With three or more runs a side these say themselves
+    call, then sampled time with its errors.  With three or more runs a side these show themselves
     what is noise.
 
     The exit code is 1 where a limit of --fail-if is exceeded for certain, 2 where these files
-    cannot tell.
+    cannot tell, 3 for errors.
     """
 
     name = "diff"
     words = "BEFORE AFTER"
     help = "compare runs, with errors"
+    error_code = ERROR
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
@@ -55,7 +57,7 @@ class Diff:
             type=_limit,
             default=[],
             metavar="LIMIT",
-            help="exit code 1 where this is certain: 'total(train_step) > +5%%'; "
+            help="exit code 1 where this is certain: 'share(train_step) > +5%%'; "
             + ", ".join(f"{name}: {text}" for name, text in METRICS.items())
             + "; total(*): the whole program; repeatable",
         )
@@ -89,6 +91,8 @@ class Diff:
         else:
             print_comparison(comparison, verdicts, args.n, sys.stdout)
         states = {verdict.state for verdict in verdicts}
+        if WRONG in states:
+            return ERROR
         if EXCEEDED in states:
             return 1
         return 2 if UNSURE in states and not args.allow_unsure else 0

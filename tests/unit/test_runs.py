@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ from example_profile import PERIOD_NS, PID, fake_symbols
 from spool_writer import SpoolWriter, python
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.report.diff import comparison_json, markdown, print_comparison
+from pyhybrid.report.diff import comparison_json, markdown, print_comparison, sections
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.diff.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge
+from pyhybrid.views.diff.change_limits import EXCEEDED, UNSURE, WITHIN, WRONG, Limit, judge
 from pyhybrid.views.diff.function_figures import Function
 from pyhybrid.views.diff.runs import Comparison, FunctionChange, Side, compare
 from pyhybrid.views.diff.same_functions import SameFunctions
-from pyhybrid.views.diff.significance import Mean, change, without_error
+from pyhybrid.views.diff.significance import Change, Mean, change, runs_needed, without_error
 from pyhybrid.views.diff.step_changes import StepFigures, step_changes
 
 HOSTILE = "f|`<img src=x>\x1b[31m"
@@ -43,16 +44,26 @@ def test_the_same_function_elsewhere() -> None:
 
 
 def recorded(path: Path, file: str, lines: dict[str, int], samples: dict[str, int]) -> str:
-    """A profile with so many samples of functions, which begin on these lines."""
+    """A profile with so many samples of functions, which begin on these lines, in some ten turns.
+
+    `f;g` are those of g, called by f.
+    """
     spool = SpoolWriter(PID)
     spool.meta(pid=PID)
     spool.thread(1, PID, "python", "MainThread")
     for number, (name, line) in enumerate(lines.items(), 3):
         spool.code(number, name, file, line)
     codes = {name: number for number, name in enumerate(lines, 3)}
-    stacks = {name: spool.stack(python(codes[name], 0)) for name in samples}
+    stacks = {
+        name: spool.stack(*(python(codes[each], 0) for each in name.split(";"))) for name in samples
+    }
     spool.stacks()
-    spool.samples(1, [stacks[name] for name, n in samples.items() for _ in range(n)])
+    turns = [
+        [stacks[name]] * (n * (turn + 1) // 10 - n * turn // 10)
+        for turn in range(10)
+        for name, n in samples.items()
+    ]
+    spool.samples(1, [*chain(*turns)])
     spool.counters(1, sum(samples.values()), sum(samples.values()))
     spool.end()
     return str(spool.save(path))
@@ -64,26 +75,133 @@ def opened(path: str) -> Profile:
 
 def test_samples_of_two_files(tmp_path: Path) -> None:
     """Other lines, another folder; one function works twice as long."""
-    lines = {"f": 1, "g": 10}
-    before = recorded(tmp_path / "a.part", "/a/w.py", lines, {"f": 400, "g": 400})
-    lines = {"g": 5, "f": 90}
-    after = recorded(tmp_path / "b.part", "/b/w.py", lines, {"f": 800, "g": 405})
+    lines = {"f": 1, "g": 10, "h": 20}
+    before = recorded(tmp_path / "a.part", "/a/w.py", lines, {"f": 400, "g": 400, "h": 200})
+    lines = {"h": 2, "g": 5, "f": 90}
+    after = recorded(tmp_path / "b.part", "/b/w.py", lines, {"f": 800, "g": 405, "h": 200})
     found = compare([before], [after], opened)
     by_name = {each.function.name: each for each in found.functions}
-    assert by_name.keys() == {"f", "g"}
-    assert (by_name["f"].differs, by_name["g"].differs) == (True, False)
+    assert by_name.keys() == {"f", "g", "h"}
+    assert [by_name[name].differs for name in "fgh"] == [True, False, False]
+    assert [each.name for each in found.left_out] == ["f"]
     total = by_name["f"].total
     assert total is not None
     assert (total.before, total.after) == (400 * PERIOD_NS, 800 * PERIOD_NS)
     assert total.low < 1 < total.high
     assert found.all is not None
-    assert found.all.before == 800 * PERIOD_NS
+    assert found.all.before == 1000 * PERIOD_NS
     assert "calls are not compared: they were not counted in all runs" in found.notes
     verdicts = [
         judge(found, Limit.parse(text)).state
         for text in ("total(f) > +50%", "total(f) > 150%", "self(f)>0%", "below(g) > +1%")
     ]
     assert verdicts == [EXCEEDED, WITHIN, EXCEEDED, UNSURE]
+
+
+TIMES = {
+    "main;store": 150,
+    "main;rank": 400,
+    "main;rank;score": 100,
+    "main;render": 200,
+    "load": 40,
+}
+NAMES = {
+    each: line for line, each in enumerate(["main", "store", "rank", "score", "render", "load"])
+}
+BUSY = [1.0, 1.6, 1.1, 1.3, 2.1, 1.2]  # by what a machine is slower, run by run
+
+
+def runs(folder: Path, factors: dict[str, float], busy: list[float]) -> list[str]:
+    """Profiles of TIMES, some functions slower, and all of them by what the machine is."""
+    return [
+        recorded(
+            folder / f"{number}-{sum(factors.values())}.part",
+            "/w.py",
+            NAMES,
+            {each: round(n * slower * factors.get(each, 1)) for each, n in TIMES.items()},
+        )
+        for number, slower in enumerate(busy)
+    ]
+
+
+def change_of(found: Comparison, name: str) -> Change:
+    (change,) = (each.share for each in found.functions if each.function.name == name)
+    assert change
+    return change
+
+
+def test_shares_leave_out_what_the_machine_does(tmp_path: Path) -> None:
+    """`rank` and what it calls take 30 % more; times of runs differ by more than that."""
+    before = runs(tmp_path, {}, BUSY[:3])
+    after = runs(tmp_path, {"main;rank": 1.3, "main;rank;score": 1.3}, BUSY[3:])
+    found = compare(before, after, opened)
+    assert change_of(found, "rank").change == pytest.approx(0.3, abs=0.01)
+    assert change_of(found, "store").change == pytest.approx(0, abs=0.02)
+    differ = {each.function.name for each in found.functions if each.differs}
+    assert differ == {"rank", "score"}
+    assert {each.name for each in found.left_out} == {"rank", "score"}
+    texts = "share(rank) > +20%", "share(rank) > 40%", "share(store) > 5%", "total(rank) > 20%"
+    states = [judge(found, Limit.parse(text)).state for text in texts]
+    assert states == [EXCEEDED, WITHIN, WITHIN, UNSURE]
+    assert next(each for each in found.functions if each.function.name == "main").share is None
+    for text in ("share(*) > 5%", "share(nothing) > 5%"):
+        assert judge(found, Limit.parse(text)).state == WRONG
+    assert "total(main)" in judge(found, Limit.parse("share(main) > 5%")).why
+
+
+def test_one_that_gets_faster_makes_none_slower(tmp_path: Path) -> None:
+    after = runs(tmp_path, {"main;rank": 0.3}, BUSY[3:])
+    found = compare(runs(tmp_path, {}, BUSY[:3]), after, opened)
+    assert [each.name for each in found.left_out] == ["rank"]
+    for name in ("store", "render", "load"):
+        assert change_of(found, name).change == pytest.approx(0, abs=0.03)
+        assert judge(found, Limit.parse(f"share({name}) > +10%")).state == WITHIN
+
+
+def test_a_whole_program_that_is_slower_has_the_same_shares(tmp_path: Path) -> None:
+    same, slower = [1.0, 1.01, 0.99], [1.5, 1.51, 1.49]
+    found = compare(runs(tmp_path, {}, same), runs(tmp_path, {"": 1}, slower), opened)
+    assert not any(each.differs for each in found.functions)
+    limits = [
+        Limit.parse(text) for text in ("share(rank) > 5%", "total(rank) > 5%", "total(*) > 5%")
+    ]
+    verdicts = [judge(found, limit) for limit in limits]
+    assert [each.state for each in verdicts] == [WITHIN, EXCEEDED, EXCEEDED]
+    assert "the rest, or the machine, got slower, too" in verdicts[1].why
+
+
+def test_how_many_runs_would_tell(tmp_path: Path) -> None:
+    before, after = runs(tmp_path, {}, BUSY[:3]), runs(tmp_path, {"": 1}, BUSY[3:])
+    verdict = judge(compare(before, after, opened), Limit.parse("total(*) > +20%"))
+    assert (verdict.state, verdict.more_runs_tell) == (UNSURE, True)
+    assert verdict.runs and verdict.runs > 3
+    assert f": {verdict.runs} would show 20 %" in verdict.why
+    assert verdict.change
+    assert runs_needed(verdict.change, 0.4) < verdict.runs
+    assert runs_needed(verdict.change, 1e-9) is None
+
+
+def test_tables_and_limits_agree(tmp_path: Path) -> None:
+    """What a limit is on is shown; where it is exceeded, no table has it among noise."""
+    slower = compare(
+        runs(tmp_path, {}, BUSY[:3]), runs(tmp_path, {"main;rank": 1.3}, BUSY[3:]), opened
+    )
+    by_name = {each.function.name: each for each in slower.functions}
+    by_name["rank"].differs = False  # as among many functions
+    verdicts = [judge(slower, Limit.parse(f"share({name}) > 10%")) for name in ("rank", "load")]
+    assert [each.state for each in verdicts] == [EXCEEDED, WITHIN]
+    shown, noise = (
+        [row.function.name for row in each.table.rows]
+        for each in sections(slower, verdicts, 1)
+        if each.title.startswith("sampled")
+    )
+    assert (shown[0], "load" in noise, "rank" in noise) == ("rank", True, False)
+    lines = [*markdown(slower, verdicts, 1)]
+    assert lines[0] == "### \N{CROSS MARK} pyhybrid diff: 1 of 2 limits: exceeded"
+    folded = lines.index("<details><summary>sampled time, within noise</summary>")
+    (at_rank,) = (at for at, line in enumerate(lines) if line.endswith("| `rank (/w.py)` |"))
+    (at_load,) = (at for at, line in enumerate(lines) if line.endswith("| `load (/w.py)` |"))
+    assert at_rank < folded < at_load < lines.index("</details>", folded)
 
 
 def test_what_few_samples_say(tmp_path: Path) -> None:
@@ -124,8 +242,8 @@ def test_what_no_file_can_tell() -> None:
     one, other = counted([1], [1]), FunctionChange(of_python("D.f", "v.py"), ([1], [1]))
     one.per_call = without_error(5, 6)
     several = judge(made(one, other), Limit.parse("calls(f) > 1%"))
-    assert (several.state, "C.f (w.py), D.f (v.py)" in several.why) == (UNSURE, True)
-    assert judge(made(one), Limit.parse("calls(g) > 1%")).state == UNSURE
+    assert (several.state, "C.f (w.py), D.f (v.py)" in several.why) == (WRONG, True)
+    assert judge(made(one), Limit.parse("calls(g) > 1%")).state == WRONG
     assert judge(made(one), Limit.parse("total(*) > 1%")).state == UNSURE
     time = judge(made(one), Limit.parse("time(f) > 1%"))
     assert (time.state, "three" in time.why) == (UNSURE, True)
@@ -161,13 +279,16 @@ def test_steps() -> None:
             "step(checkpoint) > 5%",
         )
     }
-    assert list(states.values()) == [EXCEEDED, EXCEEDED, WITHIN, UNSURE, UNSURE, EXCEEDED]
+    assert list(states.values()) == [EXCEEDED, EXCEEDED, WITHIN, UNSURE, WRONG, EXCEEDED]
     text = io.StringIO()
     print_comparison(comparison, [], 12, text)
     titles = [line for line in text.getvalue().splitlines() if line.startswith("steps")]
+    title = "steps of a training (40 -> 50)"
     assert titles == [
-        "steps of a training (40 -> 50), median time: 2 of 4 differ by more than noise",
-        "steps of a training (40 -> 50), mean time: 2 of 4 differ by more than noise",
+        f"{title}, median time: 2 of 4 differ by more than noise",
+        f"{title}, median time, within noise",
+        f"{title}, mean time: 2 of 4 differ by more than noise",
+        f"{title}, mean time, within noise",
     ]
 
 
@@ -205,7 +326,7 @@ def test_names_of_others_are_shown_harmless() -> None:
         assert "\x1b" not in line
         if line.startswith("| ") and "img" in line:
             cells = line.replace(r"\|", "").split("|")
-            assert len(cells) in (6, 8)
+            assert len(cells) in (6, 9)
             assert cells[-2].strip().startswith("`")
             assert cells[-2].count("`") == 2
         elif "img" in line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from math import exp, inf, isclose, sqrt
+from math import exp, inf, isclose, pi, sqrt
 
 import pytest
 
@@ -14,16 +14,22 @@ from pyhybrid.views.diff.significance import (
     RUN_TO_RUN,
     Change,
     Mean,
+    Spread,
     change,
+    digamma,
     discoveries,
     incomplete_beta,
     mean_of_series,
     median_of_series,
+    moderated,
     of_counts,
     of_runs,
     of_series,
+    runs_needed,
+    spread_within,
     student_p,
     student_quantile,
+    trigamma,
 )
 
 # Two-sided, from printed tables of Student's t.
@@ -98,6 +104,70 @@ def test_welch() -> None:
     assert found.change == pytest.approx(0.3)
     counted = change(of_runs([9, 10, 11], [30] * 3), of_runs([11, 13, 15], [30] * 3))
     assert counted.p > found.p  # the error of counting is larger than how these runs differ
+
+
+def test_digamma_and_trigamma() -> None:
+    assert digamma(1) == pytest.approx(-0.5772156649, abs=1e-8)
+    assert digamma(2) == pytest.approx(1 - 0.5772156649, abs=1e-8)
+    assert trigamma(1) == pytest.approx(pi**2 / 6, abs=1e-8)
+    assert trigamma(0.5) == pytest.approx(pi**2 / 2, abs=1e-8)
+
+
+def ratios(chance: random.Random, n_runs: int, spread: float, factor: float = 1) -> list[float]:
+    return [factor * exp(spread * chance.gauss(0, 1)) for _ in range(n_runs)]
+
+
+def changes_of_ratios(chance: random.Random, n_runs: int, factor: float) -> list[Change]:
+    """Of 20 functions whose ratios spread by 2 to 20 %, half as much as counting makes believe; the
+    last one's is 5 %, and it works `factor` times as long."""
+    spreads = [0.02 + 0.18 * at / 20 for at in range(20)] + [0.05]
+    sides = [
+        [ratios(chance, n_runs, each, factor if at == 20 and later else 1) for later in (0, 1)]
+        for at, each in enumerate(spreads)
+    ]
+    seen = [
+        Spread(spread_within(side), (2 * spread) ** 2)
+        for side, spread in zip(sides, spreads, strict=True)
+    ]
+    changes = []
+    for side, (variance, freedom) in zip(sides, moderated(seen, 2 * n_runs - 2), strict=True):
+        means = [sum(each) / n_runs for each in side]
+        before, after = (Mean(m, variance * m**2 / n_runs, runs=n_runs) for m in means)
+        changes.append(change(before, after, freedom=freedom))
+    return changes
+
+
+@pytest.mark.parametrize("n_runs", [3, 5])
+def test_many_functions_tell_how_much_one_varies(n_runs: int) -> None:
+    """Three runs find 20 % of what spreads by 5 %, which those of one alone mostly do not; one in
+    twenty finds something where nothing changed."""
+    chance = random.Random(n_runs)
+    several = [changes_of_ratios(chance, n_runs, 1.2) for _ in range(200)]
+    assert sum(each[-1].p < ALPHA for each in several) >= 0.9 * 200
+    alarms = sum(one.p < ALPHA for each in several for one in each[:-1])
+    assert 0.02 <= alarms / (200 * 20) <= 0.06
+
+
+@pytest.mark.parametrize("spreads", [[], [0.01], [0.01, 0.02], [0.0, 0.0, 0.0]])
+def test_few_functions_vary_as_counting_says(spreads: list[float]) -> None:
+    """As far as their runs do not differ more."""
+    found = moderated([Spread(each, 0.01) for each in spreads], 4)
+    assert [freedom for _, freedom in found] == [8] * len(spreads)
+    assert [variance for variance, _ in found] == [(each + 0.01) / 2 for each in spreads]
+
+
+@pytest.mark.parametrize(("spread", "least"), [(0.05, 0.05), (0.2, 0.05), (0.02, 0.01)])
+def test_as_many_runs_as_are_needed_show_it(spread: float, least: float) -> None:
+    def of(n: int) -> Change:
+        mean = Mean(1, spread**2 / n, n - 1, n)
+        return change(mean, mean)
+
+    needed = runs_needed(of(3), least)
+    assert needed and needed > 3
+    assert of(needed).visible <= least < of(needed - 1).visible
+    counted = change(Mean(1, spread**2), Mean(1, spread**2))  # by counting alone, of one run
+    assert runs_needed(counted, 10) == 3
+    assert runs_needed(counted, least) == needed
 
 
 FUNCTIONS = [60, 80, 100, 150, 200, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000] * 2

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import compress, pairwise
+from math import ceil
 from typing import NamedTuple
 
 from pyhybrid._columns import add_up, inclusive, nearest, outermost, take
 from pyhybrid.base.structs import Struct
-from pyhybrid.tables import Frame
+from pyhybrid.tables import Frame, stacks_of
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.spinning_threads import spinning
@@ -22,6 +26,8 @@ from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.views.labels import shorten_file, shorten_native
 
 NAMELESS = "[nameless]"  # what a library's functions without names are called together
+# How regular samples are is seen of so many of a run, and of functions with this share of its time.
+MOST_FOLLOWED, LEAST_FOLLOWED = 20_000, 0.001
 
 
 class Function(NamedTuple):
@@ -39,7 +45,7 @@ class Function(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Hold sampled time and its variance by the error of counting (Poisson)."""
+    """Hold sampled time and its variance by the error of counting."""
 
     time_ns: float
     variance: float
@@ -59,10 +65,15 @@ class Figures(Struct):
 
 
 class RunFigures(Struct):
-    """Hold one profile's; `all` is the whole program, `absent` a function that was not seen."""
+    """Hold one profile's; `all` is the whole program, `absent` a function that was not seen.
+
+    Own time is that of the innermost Python function, so that each sample is of one function's own
+    time, of native code alone that of the function itself.
+    """
 
     functions: dict[Function, Figures]
     all: Figures
+    within: dict[tuple[Function, Function], int]  # of the one's own time, ns within the other
     spinning_ns: int
     absent: Figures
     traced: bool
@@ -71,17 +82,19 @@ class RunFigures(Struct):
 def run_figures(profile: Profile) -> RunFigures:
     """Collect them."""
     functions = functions_of(profile)
-    numbers = {each: number for number, each in enumerate(dict.fromkeys(functions.values()), 1)}
-    figures, whole, spinning_ns = _sampled(profile, functions, numbers)
     nothing = Sampled(0, profile.period_ns**2)  # of less than a sample
     absent = Figures(0, nothing, nothing, nothing)
+    none = Function("", "", "")  # number 0
+    samples = _Samples(profile, functions, [none, *dict.fromkeys(functions.values())])
+    figures = samples.figures()
     if profile.exact:
         for frame, tally in function_calls(profile, with_callers=False).items():
             if frame in functions:
                 each = figures.setdefault(functions[frame], absent.replaced())
                 each.calls = (each.calls or 0) + tally.calls
                 each.time_ns = (each.time_ns or 0) + tally.total_ns
-    return RunFigures(figures, whole, spinning_ns, absent, bool(profile.exact))
+    spinning_ns, traced = samples.of_nodes.spinning_ns, bool(profile.exact)
+    return RunFigures(figures, samples.all(), samples.within(), spinning_ns, absent, traced)
 
 
 def functions_of(profile: Profile) -> dict[int, Function]:
@@ -136,36 +149,117 @@ def samples_of_nodes(profile: Profile) -> NodeSamples:
     return found
 
 
-def _sampled(
-    profile: Profile, functions: dict[int, Function], numbers: dict[Function, int]
-) -> tuple[dict[Function, Figures], Figures, int]:
-    tree, period_ns = FoldedTree.of(profile), profile.period_ns
-    n_frames, n = max(profile.frames, default=0) + 1, len(numbers) + 1
-    of_frame = array("I", bytes(4 * n_frames))
-    python = bytearray(n_frames)
-    for frame, function in functions.items():
-        of_frame[frame] = numbers[function]
-        python[frame] = function.kind == "python"
-    label = take(of_frame, tree.frame)
-    of_nodes = samples_of_nodes(profile)
-    columns = samples, weights, variances = of_nodes.samples, of_nodes.weights, of_nodes.variances
-    everywhere = b"\1" * len(label)
-    is_outer = outermost(tree.parent, label, everywhere)
-    innermost = take(label, nearest(tree.parent, take(python, tree.frame)))
-    totals = [add_up(label, inclusive(tree.parent, each), n, is_outer) for each in columns]
-    selves = [add_up(label, each, n) for each in (weights, variances)]
-    below = [add_up(innermost, each, n) for each in (weights, variances)]
+class _Samples:
+    """Add up the samples of a profile by function; a function is its number, from 1 on."""
 
-    def sampled(weight_ns: int, variance: int) -> Sampled:
-        return Sampled(weight_ns, max(variance, 1) * period_ns**2)
+    def __init__(self, profile: Profile, functions: dict[int, Function], names: list[Function]):
+        self._profile, self._tree, self._names = profile, FoldedTree.of(profile), names
+        numbers = {each: number for number, each in enumerate(names)}
+        n_frames = max(profile.frames, default=0) + 1
+        of_frame = array("I", bytes(4 * n_frames))
+        python = bytearray(n_frames)
+        for frame, function in functions.items():
+            of_frame[frame] = numbers[function]
+            python[frame] = function.kind == "python"
+        parent, frame_of = self._tree.parent, self._tree.frame
+        self._label = take(of_frame, frame_of)
+        self._innermost = take(self._label, nearest(parent, take(python, frame_of)))
+        self.of_nodes = samples_of_nodes(profile)
+        self._all_ns, self.n = sum(self.of_nodes.weights), sum(self.of_nodes.samples)
+        is_outer = outermost(parent, self._label, b"\1" * len(self._label))
+        self._totals = [
+            add_up(self._label, inclusive(parent, each), len(names), is_outer)
+            for each in (self.of_nodes.samples, self.of_nodes.weights, self.of_nodes.variances)
+        ]
+        least_ns = self._all_ns * LEAST_FOLLOWED
+        followed = range(1, len(names))
+        self._followed = [number for number in followed if self._totals[1][number] > least_ns]
+        self._callers = self._bits()
+        self._borders, self._own_borders = self._count_borders()
 
-    whole = sampled(sum(weights), sum(variances))
-    figures = {}
-    for function, number in numbers.items():
-        if totals[0][number]:
-            total, alone, with_native = (
-                sampled(weight[number], variance[number])
-                for *_, weight, variance in (totals, selves, below)
-            )
-            figures[function] = Figures(totals[0][number], total, alone, with_native)
-    return figures, Figures(sum(samples), whole, whole, whole), of_nodes.spinning_ns
+    def _bits(self) -> dict[int, int]:
+        """Return of each node with samples on it or below it which functions are on its path, of
+        those that are followed: a bit for each."""
+        bits = {number: 1 << at for at, number in enumerate(self._followed)}
+        parent, label = self._tree.parent, self._label
+        below = inclusive(parent, self.of_nodes.weights)
+        found = {0: 0}
+        for node in compress(range(1, len(below)), below[1:]):
+            found[node] = found[parent[node]] | bits.get(label[node], 0)
+        return found
+
+    def _count_borders(self) -> tuple[Counter[int], Counter[int]]:
+        """Count how often, of samples in their order, one is within a function and the next is not,
+        and the same of its own time, as if all were followed; empty where their order is unknown.
+
+        Where a function runs for less than a period at a time, that is by chance.  Where it runs
+        for long, ticks at even distances count it well: they are one off at its borders, at most.
+        """
+        found, own = Counter[int](), Counter[int]()
+        if self.of_nodes.spinning_ns:  # is in no function, but in the order
+            return found, own
+        node_of, folded = self._profile.stacks.node, self._tree.of_node
+        share = min(1.0, MOST_FOLLOWED / self.n) if self.n else 0.0
+        neighbours: Counter[tuple[int, int]] = Counter()
+        for chunk in self._profile.program_timeline():
+            stacks = stacks_of(chunk.place[: ceil(len(chunk.place) * share)])
+            neighbours.update(pairwise(folded[node_of[stack]] for stack in stacks))
+        if neighbours:
+            found.update(dict.fromkeys(self._followed, 0))
+            own.update(dict.fromkeys(self._followed, 0))
+        times = self.n / max(neighbours.total(), 1)
+        for (one, other), n in neighbours.items():
+            changed = self._callers.get(one, 0) ^ self._callers.get(other, 0)
+            for number in _numbers(changed, self._followed):
+                found[number] += round(n * times)
+            if self._innermost[one] != self._innermost[other]:
+                own[self._innermost[one]] += round(n * times)
+                own[self._innermost[other]] += round(n * times)
+        return found, own
+
+    def figures(self) -> dict[Function, Figures]:
+        """Return those of functions that have samples."""
+        columns = self.of_nodes.weights, self.of_nodes.variances
+        selves = [add_up(self._label, each, len(self._names)) for each in columns]
+        below = [add_up(self._innermost, each, len(self._names)) for each in columns]
+        figures, own = {}, self._own_borders
+        for number in range(1, len(self._names)):
+            n, total, by_chance = (each[number] for each in self._totals)
+            if n:
+                figures[self._names[number]] = Figures(
+                    n,
+                    self._sampled(total, by_chance, self._borders.get(number)),
+                    self._sampled(selves[0][number], selves[1][number]),
+                    self._sampled(below[0][number], below[1][number], own.get(number)),
+                )
+        return figures
+
+    def _sampled(self, time_ns: int, by_chance: int, borders: int | None = None) -> Sampled:
+        """Return it; of a count whose borders are known half as many are its variance."""
+        period_ns = self._profile.period_ns
+        variance = by_chance if borders is None else min(by_chance, borders / 2)
+        return Sampled(time_ns, max(variance, 1) * period_ns**2)
+
+    def all(self) -> Figures:
+        """Return those of the whole: of a thread all but less than a period is sampled."""
+        whole = self._sampled(self._all_ns, sum(self.of_nodes.variances))
+        if self._borders:
+            whole = self._sampled(self._all_ns, len(self._profile.threads))
+        return Figures(self.n, whole, whole, whole)
+
+    def within(self) -> dict[tuple[Function, Function], int]:
+        """Return of each function's own time how much is within another one."""
+        names, weights = self._names, self.of_nodes.weights
+        found: Counter[tuple[int, int]] = Counter()
+        for node in compress(range(len(weights)), weights):
+            if own := self._innermost[node] or self._label[node]:
+                for number in _numbers(self._callers[node], self._followed):
+                    found[own, number] += weights[node]
+        return {(names[own], names[number]): ns for (own, number), ns in found.items()}
+
+
+def _numbers(bits: int, followed: Sequence[int]) -> Iterable[int]:
+    while bits:
+        lowest = bits & -bits
+        yield followed[lowest.bit_length() - 1]
+        bits ^= lowest

@@ -1,7 +1,8 @@
 """Two groups of runs of one program, compared: calls, times per call, sampled time, steps.
 
 Calls are exact.  Times have errors (significance.py): with fewer than three runs a side that of
-counting samples, with more how the runs themselves differ.
+counting samples, with more how the runs themselves differ.  Whether a function's sampled time
+differs by more than noise its share of the run tells (shares.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyhybrid.tables.schema import Record
 from pyhybrid.views.diff.compared_paths import ComparedPaths
 from pyhybrid.views.diff.function_figures import Figures, Function, Sampled, run_figures
 from pyhybrid.views.diff.same_functions import SameFunctions
+from pyhybrid.views.diff.shares import LEAST_SAMPLES, Shares
 from pyhybrid.views.diff.significance import (
     FEW_RUNS,
     Change,
@@ -29,9 +31,9 @@ from pyhybrid.views.diff.significance import (
 )
 from pyhybrid.views.diff.step_changes import StepChange, step_changes, step_figures
 
-# Of a function, for its time to be compared: samples in a run, and share of all.  The more
+# Of a function, for its time to be compared: its share of all, and LEAST_SAMPLES a run.  The more
 # functions are compared, the larger a change must be to stand out.
-LEAST_SAMPLES, LEAST_SHARE = 20, 0.005
+LEAST_SHARE = 0.005
 LEAST_NS = 1_000_000  # of a function's exact time in a run, and that share of the run's time
 
 
@@ -49,9 +51,10 @@ class Side(Record):
 class FunctionChange(Struct):
     """Hold a function's change; what is not known is None.  Times are means over runs, in ns.
 
-    `differs`: the change of `total` is more than noise, as far as all functions' changes together
-    show; None: not compared (too few samples, or the kernel's in so few runs).  `calls_differ`: not
-    as often in each run.
+    `share` is that of its time over the rest of the run's; None: there is hardly any rest.
+    `differs`: its change is more than noise, as far as all functions' changes together show; None:
+    not compared (too few samples, no rest, or the kernel's in so few runs).  `calls_differ`: not as
+    often in each run.
     """
 
     function: Function
@@ -59,6 +62,7 @@ class FunctionChange(Struct):
     calls_differ: bool = False
     per_call: Change | None = None
     per_call_differs: bool | None = None  # None: one run does not show it
+    share: Change | None = None
     total: Change | None = None
     self: Change | None = None
     below: Change | None = None
@@ -73,7 +77,10 @@ class FunctionChange(Struct):
 
 
 class Comparison(Struct):
-    """Hold what changed; `all` is the whole program's sampled time, `steps` are of a training."""
+    """Hold what changed; `all` is the whole program's sampled time, `steps` are of a training.
+
+    `left_out`: functions that changed themselves, and so are in no rest of a run (shares.py).
+    """
 
     before: Side
     after: Side
@@ -82,11 +89,26 @@ class Comparison(Struct):
     all: Change | None
     functions: list[FunctionChange] = made(list)
     steps: list[StepChange] = made(list)
+    left_out: list[Function] = made(list)
 
     @property
     def tested(self) -> list[FunctionChange]:
         """Return those whose sampled time was compared."""
         return [each for each in self.functions if each.differs is not None]
+
+
+class Runs:
+    """Read profiles whose functions are to be compared; `paths` gets their call paths."""
+
+    def __init__(
+        self, open_file: Callable[[str], Profile], paths: ComparedPaths | None = None
+    ) -> None:
+        self._open, self._paths, self._same = open_file, paths, SameFunctions()
+
+    def read(self, path: str) -> Run:
+        """Read a profile.  Raises PyhybridError."""
+        with self._open(path) as profile, damage_in(path):
+            return Run(profile, self._same, self._paths)
 
 
 def compare(
@@ -96,16 +118,11 @@ def compare(
     paths: ComparedPaths | None = None,
 ) -> Comparison:
     """Compare the profiles at these paths; `paths` gets their call paths.  Raises PyhybridError."""
-    same = SameFunctions()
-
-    def read(path: str) -> _Run:
-        with open_file(path) as profile, damage_in(path):
-            return _Run(profile, same, paths)
-
-    return _compared([read(path) for path in before], [read(path) for path in after])
+    runs = Runs(open_file, paths)
+    return compared([*map(runs.read, before)], [*map(runs.read, after)])
 
 
-class _Run:
+class Run:
     """Hold what is compared of one profile."""
 
     def __init__(self, profile: Profile, same: SameFunctions, paths: ComparedPaths | None) -> None:
@@ -118,10 +135,11 @@ class _Run:
         self.file, self.facts = profile.path, _facts(profile)
         self.wall_ns = end_ns - process.start_ns if end_ns and process.start_ns else None
         self.cpu_ns = process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None
-        self.traced, self.all = figures.traced, figures.all
+        self.traced, self.all, self.period_ns = figures.traced, figures.all, profile.period_ns
         self.spinning_ns = figures.spinning_ns
         self.steps = step_figures(profile)
         self.functions = {names[each]: of_it for each, of_it in figures.functions.items()}
+        self.within = {(names[a], names[b]): ns for (a, b), ns in figures.within.items()}
         self._absent = figures.absent
 
     def of(self, function: Function) -> Figures:
@@ -161,26 +179,32 @@ def _command(argv: list[str]) -> str:
     return " ".join(words) or "?"
 
 
-def _compared(before: list[_Run], after: list[_Run]) -> Comparison:
+def compared(before: Sequence[Run], after: Sequence[Run]) -> Comparison:
+    """Compare runs that were read together."""
     by_runs = min(len(before), len(after)) >= FEW_RUNS
-    compared = _Compared(before, after, of_runs if by_runs else of_counts)
-    order = dict.fromkeys(function for run in before + after for function in run.functions)
-    functions = [compared.function(each) for each in order]
+    runs = [*before, *after]
+    times = _Compared(before, after, of_runs if by_runs else of_counts)
+    order = dict.fromkeys(function for run in runs for function in run.functions)
+    functions = [times.function(each) for each in order]
+    is_sampled = all(run.all.samples for run in runs)
+    shares = Shares(before, after, [each.function for each in functions if each.total])
+    for each in functions:
+        each.share = shares.changes.get(each.function)
     # What the kernel does is more about the machine.
     _judge([each for each in functions if by_runs or each.function.kind != "kernel"])
-    is_sampled = all(run.all.samples for run in before + after)
     return Comparison(
         _side(before),
         _side(after),
         _notes(before, after),
         by_runs,
-        compared.sampled(lambda run: run.all.total) if is_sampled else None,
+        times.sampled(lambda run: run.all.total) if is_sampled else None,
         functions,
         _steps(before, after),
+        shares.left_out,
     )
 
 
-def _steps(before: list[_Run], after: list[_Run]) -> list[StepChange]:
+def _steps(before: Sequence[Run], after: Sequence[Run]) -> list[StepChange]:
     """Compare the steps, where all runs have some."""
     sides = [[run.steps for run in runs if run.steps] for runs in (before, after)]
     return step_changes(*sides) if [*map(len, sides)] == [len(before), len(after)] else []
@@ -191,16 +215,17 @@ class _Compared:
 
     def __init__(
         self,
-        before: list[_Run],
-        after: list[_Run],
+        before: Sequence[Run],
+        after: Sequence[Run],
         mean: Callable[[Sequence[float], Sequence[float]], Mean],
     ) -> None:
         self._sides, self._mean = (before, after), mean
-        self._is_traced = all(run.traced for run in before + after)
-        n = sum(run.all.samples for run in before + after)
+        runs = [*before, *after]
+        self._is_traced = all(run.traced for run in runs)
+        n = sum(run.all.samples for run in runs)
         self._least = max(LEAST_SAMPLES * min(len(before), len(after)), round(n * LEAST_SHARE))
 
-    def sampled(self, of: Callable[[_Run], Sampled]) -> Change:
+    def sampled(self, of: Callable[[Run], Sampled]) -> Change:
         """Return a sampled time's change."""
         return change(*(self._mean(*zip(*map(of, runs), strict=True)) for runs in self._sides))
 
@@ -234,16 +259,25 @@ class _Compared:
 
 
 def _judge(functions: list[FunctionChange]) -> None:
-    """Mark which changes are more than noise, in view of how many there are."""
-    totals = [(each, each.total.p) for each in functions if each.total]
-    for (each, _), found in zip(totals, discoveries([p for _, p in totals]), strict=True):
-        each.differs = found
+    """Mark which changes are more than noise, in view of how many there are.
+
+    Functions of Python and of native code are judged apart: there are many of the latter, of which
+    one below the other has the same samples.
+    """
+    for is_native in (False, True):
+        shares = [
+            (each, each.share.p)
+            for each in functions
+            if each.share and (each.function.kind in ("native", "kernel")) == is_native
+        ]
+        for (each, _), found in zip(shares, discoveries([p for _, p in shares]), strict=True):
+            each.differs = found
     times = [(e, e.per_call.p) for e in functions if e.per_call and isfinite(e.per_call.low)]
     for (each, _), found in zip(times, discoveries([p for _, p in times]), strict=True):
         each.per_call_differs = found
 
 
-def _side(runs: list[_Run]) -> Side:
+def _side(runs: Sequence[Run]) -> Side:
     return Side(
         [run.file for run in runs],
         runs[0].facts["command"],
@@ -259,7 +293,7 @@ def _mean(values: list[int | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
-def _notes(before: list[_Run], after: list[_Run]) -> list[str]:
+def _notes(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
     """Return in what else the runs differ."""
     notes = []
     for fact in before[0].facts:
@@ -268,6 +302,6 @@ def _notes(before: list[_Run], after: list[_Run]) -> list[str]:
             notes.append(f"not the same {fact}: {', '.join(one)} before, {', '.join(other)} after")
         elif len(one) > 1:
             notes.append(f"not the same {fact} in all runs: {', '.join(one)}")
-    if not all(run.traced for run in before + after):
+    if not all(run.traced for run in [*before, *after]):
         notes.append("calls are not compared: they were not counted in all runs")
     return notes

@@ -1,10 +1,11 @@
 """Is a change between two means more than noise?  The statistics of `pyhybrid diff`.
 
 Pure functions.  A mean has a variance and degrees of freedom: from the error of counting samples
-(Poisson, infinitely many), from how runs differ (Welch's t test), or from a series of times in one
-run, which follow each other and are not independent (batch means).  Both means of a pair make one
-test, whose interval is of the ratio (Fieller's theorem), so that the interval is without 0
-exactly where the test is significant.  Of many tests Benjamini and Hochberg's rule decides.
+(Poisson, infinitely many), from how runs differ (Welch's t test), from how they differ in many
+functions (moderated t test), or from a series of times in one run, which follow each other and are
+not independent (batch means).  Both means of a pair make one test, whose interval is of the ratio
+(Fieller's theorem), so that the interval is without 0 exactly where the test is significant.  Of
+many tests Benjamini and Hochberg's rule decides.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from math import exp, inf, isinf, lgamma, log, log1p, pi, sqrt
+from math import exp, inf, isfinite, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
 from pyhybrid.base.quantiles import quantile
@@ -26,23 +27,30 @@ RUN_TO_RUN = 0.025
 # Of a series: of more batches the spread is known better, but they are less independent.
 LEAST_BATCHES, MOST_BATCHES = 5, 30
 FEW_RUNS = 3  # from so many a side on, the runs themselves show their spread
+MOST_RUNS = 10_000  # nobody makes more
+# What functions' spreads have in common weighs no more than so many times each one's own, and is
+# known from so many functions on.  Counts of samples have this share of their variance at least:
+# even a tick that comes in time is somewhere in its period.
+MOST_PRIOR, LEAST_FUNCTIONS, LEAST_COUNTED = 1, 3, 1 / 6
 
 _NORMAL = NormalDist()
 
 
 class Mean(Record):
-    """Hold a mean over runs; `variance` is its own, with `freedom` degrees of freedom."""
+    """Hold a mean over `runs`; `variance` is its own, with `freedom` degrees of freedom."""
 
     value: float
     variance: float
     freedom: float = inf
+    runs: int = 1
 
 
 class Change(Record):
     """Hold the change from one mean to another; changes are relative: 0.05 is 5 % more.
 
     `low` and `high` are the ends of the 95 % interval.  `visible` is the smallest change that such
-    data show four times in five.  All are infinite where nothing is known.
+    data show four times in five.  All are infinite where nothing is known.  `error` is the standard
+    error of the change, with `freedom` degrees of freedom, of so many `runs` a side.
     """
 
     before: float
@@ -52,13 +60,16 @@ class Change(Record):
     high: float
     p: float  # of a difference at least as large, if nothing had changed
     visible: float
+    error: float = inf
+    freedom: float = inf
+    runs: int = 1
 
 
 def of_counts(values: Sequence[float], variances: Sequence[float]) -> Mean:
     """Return a few runs' mean, by the error of counting alone, and what runs differ by at least."""
     n = len(values)
     value = sum(values) / n
-    return Mean(value, sum(variances) / n**2 + (RUN_TO_RUN * value) ** 2 / n)
+    return Mean(value, sum(variances) / n**2 + (RUN_TO_RUN * value) ** 2 / n, inf, n)
 
 
 def of_runs(values: Sequence[float], variances: Sequence[float]) -> Mean:
@@ -66,7 +77,7 @@ def of_runs(values: Sequence[float], variances: Sequence[float]) -> Mean:
     n = len(values)
     value = sum(values) / n
     spread = sum((each - value) ** 2 for each in values) / (n - 1)
-    return Mean(value, max(spread / n, sum(variances) / n**2), n - 1)
+    return Mean(value, max(spread / n, sum(variances) / n**2), n - 1, n)
 
 
 def mean_of_series(values: Sequence[float]) -> Mean:
@@ -109,25 +120,57 @@ def of_series(series: Sequence[Mean]) -> Mean:
     parts = [(each.variance / n**2, each.freedom) for each in series]
     variance = sum(part for part, _ in parts) + (RUN_TO_RUN * value) ** 2 / n
     squares = sum(part**2 / freedom for part, freedom in parts)
-    return Mean(value, variance, variance**2 / squares if squares else inf)
+    return Mean(value, variance, variance**2 / squares if squares else inf, n)
 
 
-def change(before: Mean, after: Mean) -> Change:
-    """Return what the two means show of a change."""
+def change(before: Mean, after: Mean, *, freedom: float | None = None) -> Change:
+    """Return what the two means show of a change; `freedom`: that of both, if they share it."""
     variance = before.variance + after.variance
     difference = after.value - before.value
-    freedom = _freedom(before, after)
+    freedom = _freedom(before, after) if freedom is None else freedom
     critical = student_quantile(ALPHA, freedom)
     p = 0.0 if difference else 1.0
     if variance:
         p = student_p(difference / sqrt(variance), freedom)
     if not before.value:
-        relative, visible = (inf if after.value else 0.0), inf
+        relative, error = (inf if after.value else 0.0), inf
     else:
-        relative = difference / before.value
-        visible = (critical + _NORMAL.inv_cdf(POWER)) * sqrt(variance) / before.value
+        relative, error = difference / before.value, sqrt(variance) / before.value
     low, high = _ratio_interval(before, after, critical)
-    return Change(before.value, after.value, relative, low - 1, high - 1, p, visible)
+    return Change(
+        before.value,
+        after.value,
+        relative,
+        low - 1,
+        high - 1,
+        p,
+        _visible(error, freedom),
+        error,
+        freedom,
+        min(before.runs, after.runs),
+    )
+
+
+def _visible(error: float, freedom: float) -> float:
+    return (student_quantile(ALPHA, freedom) + _NORMAL.inv_cdf(POWER)) * error
+
+
+def runs_needed(found: Change, least: float) -> int | None:
+    """Return of how many runs a side, more than there are, a change of `least` would be visible, if
+    they differ as these do; None: of more than anyone makes, or it is not known."""
+
+    def shows(runs: int) -> bool:
+        further = 2 * (runs - found.runs)
+        freedom = found.freedom if isfinite(found.freedom) else 2 * found.runs - 2
+        return _visible(found.error * sqrt(found.runs / runs), freedom + further) <= least
+
+    low, high = max(found.runs, FEW_RUNS - 1), MOST_RUNS  # it is above `low`, and `high` at most
+    if not isfinite(found.error) or not shows(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shows(middle) else (middle, high)
+    return high
 
 
 def without_error(before: float, after: float) -> Change:
@@ -163,6 +206,90 @@ def discoveries(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
     passing = [p for rank, p in enumerate(ranked, 1) if p <= alpha * rank / n]
     limit = max(passing, default=-1.0)
     return [p <= limit for p in p_values]
+
+
+# --- the spread of many functions -----------------------------------------------------------------
+
+
+class Spread(Record):
+    """Hold a function's relative variance from run to run: as its runs differ, within the sides,
+    and as it is by the error of counting alone."""
+
+    seen: float
+    counted: float
+
+
+def spread_within(sides: Sequence[Sequence[float]]) -> float:
+    """Return the relative variance within the sides, pooled."""
+    squares = 0.0
+    for values in sides:
+        mean = sum(values) / len(values)
+        squares += sum((each / mean - 1) ** 2 for each in values) if mean else 0.0
+    return squares / (sum(map(len, sides)) - len(sides))
+
+
+def moderated(spreads: Sequence[Spread], freedom: int) -> list[tuple[float, float]]:
+    """Return each function's relative variance and its degrees of freedom, as all of them tell.
+
+    A few runs hardly tell how much a function varies.  But by the error of counting it is known
+    which functions vary more than others; by how much they vary in fact, and how far one may be
+    from what that predicts, is seen of all together (Smyth's empirical Bayes, 2004, as in limma).
+    """
+    common, weight = _common(spreads, freedom)
+    freedoms = freedom + weight
+    return [
+        (
+            max(
+                (weight * common * each.counted + freedom * each.seen) / freedoms,
+                LEAST_COUNTED * each.counted,
+            ),
+            freedoms,
+        )
+        for each in spreads
+    ]
+
+
+def _common(spreads: Sequence[Spread], freedom: int) -> tuple[float, float]:
+    """Return by which factor they vary more than by counting, and as how many degrees of freedom
+    that counts for one of them."""
+    seen = [each.seen / each.counted for each in spreads if each.seen]
+    if len(seen) < LEAST_FUNCTIONS:
+        return 1.0, freedom
+    logs = [log(each) - digamma(freedom / 2) + log(freedom / 2) for each in seen]
+    mean = sum(logs) / len(logs)
+    more = sum((each - mean) ** 2 for each in logs) / (len(logs) - 1) - trigamma(freedom / 2)
+    most = MOST_PRIOR * freedom
+    weight = min(2 * _inverse_trigamma(more), most) if more > 0 else most
+    return exp(mean + digamma(weight / 2) - log(weight / 2)), weight
+
+
+def digamma(x: float) -> float:
+    """Return the derivative of lgamma."""
+    shift = 0.0
+    while x < 6:
+        shift, x = shift - 1 / x, x + 1
+    square = 1 / (x * x)
+    return shift + log(x) - 0.5 / x - square * (1 / 12 - square * (1 / 120 - square / 252))
+
+
+def trigamma(x: float) -> float:
+    """Return the derivative of digamma."""
+    shift = 0.0
+    while x < 6:
+        shift, x = shift + 1 / (x * x), x + 1
+    square = 1 / (x * x)
+    return shift + 1 / x + square / 2 + square / x * (1 / 6 - square * (1 / 30 - square / 42))
+
+
+def _inverse_trigamma(value: float) -> float:
+    low, high = 1e-6, 1e6
+    for _ in range(60):
+        middle = sqrt(low * high)
+        low, high = (middle, high) if trigamma(middle) > value else (low, middle)
+    return high
+
+
+# --- distributions --------------------------------------------------------------------------------
 
 
 def student_p(t: float, freedom: float) -> float:

@@ -59,9 +59,11 @@ def test_two_runs(two: Path, pyhybrid: Callable[..., Run]) -> None:
         (["--fail-if", "calls(augment) > 0%", "--fail-if", "total(augment) > 10000%"], 0),
         (["--fail-if", "time(augment) > 5%"], 2),
         (["--fail-if", "time(augment) > 5%", "--allow-unsure"], 0),
-        (["--fail-if", "total(nothing) > 5%"], 2),
+        (["--fail-if", "share(nothing) > 5%", "--allow-unsure"], 3),
         (["--fail-if", "time(augment) > 5%", "--fail-if", "calls(extra) > 0%"], 1),
-        (["--fail-if", "total(augment) > 5"], 2),
+        (["--fail-if", "share(augment) > +50%"], 1),
+        (["--fail-if", "share(augment) > 5"], 3),
+        (["no.pyhybrid"], 3),
     ],
 )
 def test_exit_codes(
@@ -78,7 +80,7 @@ def test_exit_codes(
 )
 def test_usage(pyhybrid: Callable[..., Run], files: list[str]) -> None:
     run = pyhybrid("diff", *files, check=False)
-    assert run.result.returncode == 2
+    assert run.result.returncode == 3
     assert run.result.stdout == ""
     assert run.result.stderr.startswith("pyhybrid: ")
     assert run.result.stderr.count("\n") == 1
@@ -88,9 +90,11 @@ def test_markdown(two: Path, pyhybrid: Callable[..., Run]) -> None:
     limit = ("--fail-if", "total(augment) > +50%")
     run = pyhybrid("diff", "--markdown", *limit, "a.pyhybrid", "b.pyhybrid", check=False, cwd=two)
     lines = run.result.stdout.splitlines()
-    assert lines[0] == "### pyhybrid diff"
-    assert lines[2].startswith(r"- **exceeded: total(augment) \> +50%: +")
-    assert any(line.startswith("| ") and "`augment (" in line for line in lines)
+    assert lines[0] == "### \N{CROSS MARK} pyhybrid diff: the limit: exceeded"
+    assert lines[2].startswith("- \N{CROSS MARK} **exceeded: total(augment) \\> +50%: +")
+    (at,) = (at for at, line in enumerate(lines) if line.startswith("**sampled time: "))
+    folded = next(at for at in range(at, len(lines)) if lines[at].startswith("<details>"))
+    assert any("`augment (" in line for line in lines[at:folded])
 
 
 @pytest.mark.further
