@@ -1,31 +1,44 @@
 """`pyhybrid diff`: two groups of runs of one program, and what differs by more than noise."""
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.base.terminal_text import write_lines
+from pyhybrid.base.terminal_text import say, write_lines
+from pyhybrid.cli.diff_in_turns import Turns, commands
 from pyhybrid.cli.parser import DIVIDER, Parser, word
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.destination import replacing
 from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.diff import comparison_json, markdown, print_comparison
-from pyhybrid.views.diff.change_limits import EXCEEDED, METRICS, UNSURE, WRONG, Limit, judge
+from pyhybrid.views.diff.change_limits import (
+    EXCEEDED,
+    METRICS,
+    UNSURE,
+    WRONG,
+    Limit,
+    Verdict,
+    judge,
+)
 from pyhybrid.views.diff.compared_paths import ComparedPaths
-from pyhybrid.views.diff.runs import compare
+from pyhybrid.views.diff.runs import Comparison, Runs, compare, compared
 
 N_ROWS = 12
+MOST = 1_000_000
+TIMES_MORE = 3  # of the runs that are asked for, made at most until limits can be told
 ERROR = 3  # the exit code
 
 
 class Diff:
     """Compares runs: BEFORE AFTER, or BEFORE... -- AFTER...; exact calls first, then the time of a
     call, then sampled time with its errors.  With three or more runs a side these show themselves
-    what is noise.
+    what is noise.  `--run N -- PROGRAM -- PROGRAM` makes the runs, too.
 
     The exit code is 1 where a limit of --fail-if is exceeded for certain, 2 where these files
     cannot tell, 3 for errors.
@@ -39,9 +52,29 @@ class Diff:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
         if isinstance(parser, Parser):
-            parser.divides = True
+            parser.divides, parser.rest_with = True, "run"
         parser.add_argument(
-            "files", nargs="+", help="profiles: BEFORE AFTER, or BEFORE... -- AFTER..."
+            "files", nargs="*", help="profiles: BEFORE AFTER, or BEFORE... -- AFTER..."
+        )
+        parser.add_argument(
+            "--run",
+            type=word(Number(1, MOST)),
+            metavar="N",
+            help="run two programs in turns, N times each, and compare: --run 3 -- before.py ARGS "
+            "-- after.py ARGS, each as behind `pyhybrid`; where --fail-if cannot tell, more often",
+        )
+        parser.add_argument(
+            "--run-most",
+            type=word(Number(1, MOST)),
+            metavar="N",
+            help=f"--run: at most so often (default: {TIMES_MORE} times as often)",
+        )
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="--run: keep profiles and what programs print in this folder (by default in a "
+            "temporary one, which stays where the exit code is not 0)",
         )
         form = parser.add_mutually_exclusive_group()
         form.add_argument("--json", action="store_true", help="as JSON")
@@ -68,7 +101,7 @@ class Diff:
         )
         parser.add_argument(
             "-n",
-            type=word(Number(1, 1_000_000)),
+            type=word(Number(1, MOST)),
             default=N_ROWS,
             metavar="N",
             help="rows of each table (default: %(default)s); --json has all",
@@ -76,26 +109,71 @@ class Diff:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
-        paths = ComparedPaths() if args.html else None
-        comparison = compare(*_sides(args.files), open_profile, paths)
-        if paths:
-            page = comparison_page(comparison, paths)
-            with replacing(args.html) as temporary:
-                Path(temporary).write_bytes(page.encode("utf-8", "backslashreplace"))
-        verdicts = [judge(comparison, limit) for limit in args.fail_if]
-        if args.json:
-            json.dump(comparison_json(comparison, verdicts), sys.stdout, indent=2)
-            print()
-        elif args.markdown:
-            write_lines(markdown(comparison, verdicts, args.n), sys.stdout)
-        else:
-            print_comparison(comparison, verdicts, args.n, sys.stdout)
-        states = {verdict.state for verdict in verdicts}
-        if WRONG in states:
-            return ERROR
-        if EXCEEDED in states:
-            return 1
-        return 2 if UNSURE in states and not args.allow_unsure else 0
+        if args.run is not None:
+            return self._run_in_turns(args)
+        if args.run_most or args.output:
+            raise UsageError("--run-most and -o go with --run")
+        return _compare(args, *_sides(args.files))
+
+    def _run_in_turns(self, args: argparse.Namespace) -> int:
+        if args.files:
+            raise UsageError("diff --run takes programs, not files: --run N -- PROGRAM -- PROGRAM")
+        most = args.run_most or TIMES_MORE * args.run
+        if most < args.run:
+            raise UsageError(f"--run-most {most} is less than --run {args.run}")
+        with contextlib.ExitStack() as stack:
+            turns = stack.enter_context(Turns(commands(args.rest), args.output))
+            self._until_told(turns, args.run, most, args.fail_if)
+            code = _compare(args, *turns.files)
+            turns.are_needed = code != 0
+            return code
+
+    def _until_told(self, turns: Turns, n: int, most: int, limits: Sequence[Limit]) -> None:
+        """Run until all limits can be told.  Each look may be wrong, so there are few."""
+        runs = Runs(open_profile)
+        sides: tuple[list[Any], list[Any]] = ([], [])
+        while True:
+            turns.run(n)
+            if not limits:
+                return
+            for read, files in zip(sides, turns.files, strict=True):
+                read += [*map(runs.read, files[len(read) :])]
+            unsure = [each for each in _judged(compared(*sides), limits) if each.more_runs_tell]
+            if not unsure:
+                return
+            if n == most:
+                limit = "; ".join(each.limit for each in unsure)
+                say(f"{n} runs a side, the most there may be (--run-most), cannot tell: {limit}")
+                return
+            n = min(most, max(n + 1, *(each.runs or most for each in unsure)))
+
+
+def _judged(comparison: Comparison, limits: Sequence[Limit]) -> list[Verdict]:
+    return [judge(comparison, limit) for limit in limits]
+
+
+def _compare(args: argparse.Namespace, before: list[str], after: list[str]) -> int:
+    """Print what the files show; returns the exit code."""
+    paths = ComparedPaths() if args.html else None
+    comparison = compare(before, after, open_profile, paths)
+    verdicts = _judged(comparison, args.fail_if)
+    if paths:
+        page = comparison_page(comparison, paths)
+        with replacing(args.html) as temporary:
+            Path(temporary).write_bytes(page.encode("utf-8", "backslashreplace"))
+    if args.json:
+        json.dump(comparison_json(comparison, verdicts), sys.stdout, indent=2)
+        print()
+    elif args.markdown:
+        write_lines(markdown(comparison, verdicts, args.n), sys.stdout)
+    else:
+        print_comparison(comparison, verdicts, args.n, sys.stdout)
+    states = {verdict.state for verdict in verdicts}
+    if WRONG in states:
+        return ERROR
+    if EXCEEDED in states:
+        return 1
+    return 2 if UNSURE in states and not args.allow_unsure else 0
 
 
 def _limit(text: str) -> Limit:

@@ -15,10 +15,13 @@ DIVIDER = "\0"
 class Parser(argparse.ArgumentParser):
     """Report errors in one line, with exit code 2.
 
-    Where it `divides`, `--` is a word between others, DIVIDER, and options may stand on both sides.
+    Where it `divides`, `--` is a word between others, DIVIDER, and options may stand on both sides;
+    but behind the first one are words of other command lines, `args.rest`, where the option
+    `rest_with` stands before it.
     """
 
     divides = False
+    rest_with = ""
 
     def __init__(
         self, *, formatter_class: Callable[..., Any] = argparse.HelpFormatter, **words: Any
@@ -40,6 +43,11 @@ class Parser(argparse.ArgumentParser):
         """Parse as argparse's."""
         if not self.divides:
             return super().parse_args(args, namespace)
+        at = args.index("--") if "--" in args else len(args)
+        found = self.parse_intermixed_args(args[:at], namespace)
+        if getattr(found, self.rest_with, None) is not None:
+            found.rest = args[at + 1 :]
+            return found
         words = [DIVIDER if each == "--" else each for each in args]
         return self.parse_intermixed_args(words, namespace)
 

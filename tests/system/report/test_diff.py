@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from support import TARGETS, Run, made_once, record
 from torch_support import TorchProcess
 
 from pyhybrid.assemble import open_profile
+from pyhybrid.cli.diff_in_turns import commands
+from pyhybrid.errors import UsageError
 from pyhybrid.views.diff.runs import compare
 
 pytestmark = pytest.mark.once
@@ -95,6 +98,55 @@ def test_markdown(two: Path, pyhybrid: Callable[..., Run]) -> None:
     (at,) = (at for at, line in enumerate(lines) if line.startswith("**sampled time: "))
     folded = next(at for at in range(at, len(lines)) if lines[at].startswith("<details>"))
     assert any("`augment (" in line for line in lines[at:folded])
+
+
+def test_programs_in_turns(tmp_path: Path, pyhybrid: Callable[..., Run]) -> None:
+    """One run a side does not show how the time of a call varies, so there are as many as may be;
+    what each prints is kept."""
+    limits = ("--fail-if", "time(augment) > +1%", "--fail-if", "calls(extra) > 0%")
+    how = ("--run", 1, "--run-most", 3, "-o", "runs", *limits)
+    sides = ("--", PROGRAM, 5, 1, "--", "--mode", "trace", PROGRAM, 5, 4)
+    run = pyhybrid("diff", *map(str, (*how, *sides)), check=False, cwd=tmp_path)
+    assert run.result.returncode == 1
+    assert "exceeded: calls(extra) > +0%" in run.result.stdout
+    assert "(3 runs)" in run.result.stdout
+    names = [
+        f"{side}{n}.{end}"
+        for side in ("before", "after")
+        for n in (1, 2, 3)
+        for end in ("pyhybrid", "log")
+    ]
+    assert {each.name for each in (tmp_path / "runs").iterdir()} >= set(names)
+
+
+def test_a_program_that_fails(tmp_path: Path, pyhybrid: Callable[..., Run]) -> None:
+    program = ("-c", "import sys; print('no database'); sys.exit(5)")
+    run = pyhybrid("diff", "--run", "3", "--", *program, "--", *program, check=False, cwd=tmp_path)
+    assert (run.result.returncode, run.result.stdout) == (3, "")
+    *_, last = run.result.stderr.splitlines()
+    assert "run 1 of before (-c import sys; " in last
+    assert "failed, exit code 5: no database; its output is in " in last
+    log = Path(last.rpartition(" ")[2])
+    assert log.read_text().startswith("no database\n")
+    shutil.rmtree(log.parent)
+
+
+@pytest.mark.parametrize(
+    ("words", "sides"),
+    [
+        ("a.py 1 -- -m b -q", ("a.py 1", "-m b -q")),
+        ("--hz 99 -- a -- b c -- -- d -- e", ("--hz 99 -- a -- b c", "-- d -- e")),
+        ("a.py", None),
+        ("a.py -- --hz 99", None),
+        ("a.py -- -- b.py", None),
+    ],
+)
+def test_two_command_lines(words: str, sides: tuple[str, str] | None) -> None:
+    if sides:
+        assert commands(words.split()) == tuple(each.split() for each in sides)
+        return
+    with pytest.raises(UsageError, match="diff --run N takes two programs"):
+        commands(words.split())
 
 
 @pytest.mark.further
