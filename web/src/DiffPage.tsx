@@ -16,7 +16,8 @@ const HEADS: Head<ComparisonSort>[] = [
   { key: "own", title: "own change", help: "change of the time in the function itself, of Python functions with the native code that they called; what differs by more than noise comes first" },
   { key: "before", title: "before", help: "time in it and in all that it called, by samples: mean of the runs before" },
   { key: "after", title: "after", help: "the same of the runs after" },
-  { key: "change", title: "change", help: "with its 95 % interval; grey: within noise" },
+  { key: "change", title: "change", help: "of this time, with its 95 % interval: noise on a busy machine" },
+  { key: "share", title: "vs rest", help: "change of its time over that of the rest of the run, with its 95 % interval; grey: within noise" },
   { key: "calls", title: "calls", help: "how often it was called: all are counted", isExact: true },
   { key: "perCall", title: "a call", help: "exact time of a call", isExact: true, isExtra: true },
 ];
@@ -129,7 +130,7 @@ export function ComparisonPage({ comparison }: { comparison: Comparison }) {
 }
 
 function cell(row: ComparedFunction, key: ComparisonSort) {
-  const { total, calls } = row;
+  const { total, share, calls } = row;
   switch (key) {
     case "own":
       return total ? `${row.own > 0 ? "+" : row.own < 0 ? "−" : ""}${time(Math.abs(row.own))}` : "";
@@ -138,6 +139,8 @@ function cell(row: ComparedFunction, key: ComparisonSort) {
       return total ? time(total[key]) : "";
     case "change":
       return total ? <span title={interval(total)}>{percentChange(relative(total.before, total.after))}</span> : "";
+    case "share":
+      return share ? <span title={interval(share)}>{percentChange(relative(share.before, share.after))}</span> : "";
     case "calls":
       return calls ? (row.calls_differ ? <b>{`${count(calls[0])} → ${count(calls[1])}`}</b> : count(calls[1])) : "";
     default:

@@ -108,6 +108,8 @@ export class Comparison extends Paths {
           return row.total?.[key] ?? -1;
         case "change":
           return relative(row.total?.before ?? 0, row.total?.after ?? 0);
+        case "share":
+          return relative(row.share?.before ?? 0, row.share?.after ?? 0);
         case "calls":
           return row.calls ? Math.abs(row.calls[1] - row.calls[0]) : -1;
         case "perCall":

@@ -312,6 +312,8 @@ export interface WhySlow {
 export interface ComparedFunction {
   frame: number;
   total: ShownChange | null;
+  /** of its time over the rest's of the run */
+  share: ShownChange | null;
   /** how its own time changed, with native code */
   own: number;
   /** null: not compared */
@@ -359,7 +361,7 @@ export interface GpuShare {
   total_ns: number;
 }
 
-/** Hold nanoseconds, and the relative change's 95 % interval; null: not known. */
+/** Hold nanoseconds, or ratios, and the relative change's 95 % interval; null: not known. */
 export interface ShownChange {
   before: number;
   after: number;

@@ -52,7 +52,7 @@ export const INITIAL: State = {
 
 export const COMPARISON_VIEWS = ["flame", "inverted", "callers"] as const;
 export const WIDTHS = ["after", "before", "larger"] as const;
-export const COMPARISON_SORTS = ["own", "before", "after", "change", "calls", "perCall", "name"] as const;
+export const COMPARISON_SORTS = ["own", "before", "after", "change", "share", "calls", "perCall", "name"] as const;
 export type Width = (typeof WIDTHS)[number];
 export type ComparisonSort = (typeof COMPARISON_SORTS)[number];
 

@@ -22,7 +22,7 @@ from pyhybrid.views.diff.step_changes import StepChange
 
 
 class ShownChange(Record):
-    """Hold nanoseconds, and the relative change's 95 % interval; null: not known."""
+    """Hold nanoseconds, or ratios, and the relative change's 95 % interval; null: not known."""
 
     before: float
     after: float
@@ -46,6 +46,7 @@ class ComparedFunction(Record):
 
     frame: int
     total: ShownChange | None
+    share: ShownChange | None  # of its time over the rest's of the run
     own: float  # how its own time changed, with native code
     differs: bool | None  # null: not compared
     calls: tuple[float, float] | None  # means of the runs
@@ -131,6 +132,7 @@ def _function(each: FunctionChange, number: int) -> ComparedFunction:
     return ComparedFunction(
         frame=number,
         total=_change(each.total) if each.total else None,
+        share=_change(each.share) if each.share else None,
         own=each.own_difference_ns,
         differs=each.differs,
         calls=(calls[0], calls[1]) if calls else None,
