@@ -244,6 +244,8 @@ def test_what_no_file_can_tell() -> None:
     several = judge(made(one, other), Limit.parse("calls(f) > 1%"))
     assert (several.state, "C.f (w.py), D.f (v.py)" in several.why) == (WRONG, True)
     assert judge(made(one), Limit.parse("calls(g) > 1%")).state == WRONG
+    nearer = FunctionChange(of_python("f", "u.py"), ([1], [1]))
+    assert judge(made(one, other, nearer), Limit.parse("calls(f) > 1%")).function == nearer.function
     assert judge(made(one), Limit.parse("total(*) > 1%")).state == UNSURE
     time = judge(made(one), Limit.parse("time(f) > 1%"))
     assert (time.state, "three" in time.why) == (UNSURE, True)

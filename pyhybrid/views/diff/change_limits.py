@@ -133,8 +133,10 @@ def _function(comparison: Comparison, limit: Limit) -> FunctionChange | None:
         return None
     if limit.name == ALL and limit.metric == "share":
         raise _Wrong("the whole program is no share of itself: total(*)")
-    matching = [each for each in comparison.functions if _is_named(each, limit.name)]
-    if not matching:
+    likeness = [(_likeness(each, limit.name), each) for each in comparison.functions]
+    most = max((like for like, _ in likeness), default=0)
+    matching = [each for like, each in likeness if like == most]
+    if not most:
         raise _Wrong("there is no such function in these files")
     if len(matching) > 1:
         labels = ", ".join(each.function.label for each in matching[:4])
@@ -170,12 +172,15 @@ def _of_steps(comparison: Comparison, limit: Limit) -> tuple[Change | None, str]
     raise _Wrong(f"there is no such phase: there are {known}")
 
 
-def _is_named(each: FunctionChange, name: str) -> bool:
-    """Is it named by its qualified name or the end of that, or by its whole label?"""
+def _likeness(each: FunctionChange, name: str) -> int:
+    """Return 3 where it is named by its whole label, 2 by its qualified name, 1 by that one's end,
+    else 0."""
     function = each.function
     qualified = function.name.replace("<locals>.", "")
     short = name.replace("<locals>.", "")
-    return name == function.label or qualified == short or qualified.endswith(f".{short}")
+    if name == function.label:
+        return 3
+    return 2 if qualified == short else int(qualified.endswith(f".{short}"))
 
 
 def _of_calls(each: FunctionChange) -> Change | None:
