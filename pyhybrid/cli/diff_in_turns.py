@@ -109,4 +109,5 @@ class Turns:
 def _last_line(log: str) -> str:
     with open(log, "rb") as file:
         lines = file.read().decode(errors="backslashreplace").split("\n")
-    return next((f": {each.strip()}" for each in reversed(lines) if each.strip()), "")
+    last = next((each.strip() for each in reversed(lines) if each.strip()), "")
+    return f": {last.removeprefix('pyhybrid: ')}" if last else ""

@@ -103,10 +103,9 @@ _ICONS |= {UNSURE: "\N{WHITE QUESTION MARK ORNAMENT}", WITHIN: "\N{WHITE HEAVY C
 def _head_of(verdicts: list[Verdict]) -> str:
     """Return the worst of them in a few words."""
     for state in _ICONS:
-        n = sum(verdict.state == state for verdict in verdicts)
-        if n:
-            of = f"{n} of {len(verdicts)} limits" if len(verdicts) > 1 else "the limit"
-            return f"{_ICONS[state]} pyhybrid diff: {of}: {state}"
+        if n := sum(verdict.state == state for verdict in verdicts):
+            limits = f"{len(verdicts)} limit{'s' * (len(verdicts) > 1)}"
+            return f"{_ICONS[state]} {state}: {n} of {limits} (pyhybrid diff)"
     return "pyhybrid diff"
 
 

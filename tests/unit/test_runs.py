@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from itertools import chain
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pyhybrid.assemble import open_profile
 from pyhybrid.report.diff import comparison_json, markdown, print_comparison, sections
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.diff.change_limits import EXCEEDED, UNSURE, WITHIN, WRONG, Limit, judge
-from pyhybrid.views.diff.function_figures import Function
+from pyhybrid.views.diff.function_figures import Function, run_figures
 from pyhybrid.views.diff.runs import Comparison, FunctionChange, Side, compare
 from pyhybrid.views.diff.same_functions import SameFunctions
 from pyhybrid.views.diff.significance import Change, Mean, change, runs_needed, without_error
@@ -96,6 +97,33 @@ def test_samples_of_two_files(tmp_path: Path) -> None:
         for text in ("total(f) > +50%", "total(f) > 150%", "self(f)>0%", "below(g) > +1%")
     ]
     assert verdicts == [EXCEEDED, WITHIN, EXCEEDED, UNSURE]
+
+
+def test_the_order_of_samples_shows_how_well_they_count(tmp_path: Path) -> None:
+    """In ten turns of 40 and 60 the one's count is known far better than of 1,000 by chance."""
+    samples = {"f": 400, "g": 600}
+    with opened(recorded(tmp_path / "a.part", "/w.py", {"f": 1, "g": 2}, samples)) as profile:
+        figures = run_figures(profile)
+    turns = {each.name: found for each, found in figures.functions.items()}
+    borders = 19 * 1000 / 999  # between 20 turns
+    assert turns["f"].total.variance == pytest.approx(borders / 2 * PERIOD_NS**2, rel=0.06)
+    assert turns["f"].below.variance == turns["f"].total.variance
+    assert figures.all.total.variance == PERIOD_NS**2
+    chance = random.Random(1)
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    spool.thread(1, PID, "python", "MainThread")
+    for number, name in enumerate(samples, 3):
+        spool.code(number, name, "/w.py", number)
+    stacks = [spool.stack(python(number, 0)) for number in (3, 4)]
+    spool.stacks()
+    spool.samples(1, chance.choices(stacks, (0.4, 0.6), k=1000))
+    spool.counters(1, 1000, 1000)
+    spool.end()
+    with opened(str(spool.save(tmp_path / "b.part"))) as profile:
+        figures = run_figures(profile)
+    (variance,) = (e.total.variance for f, e in figures.functions.items() if f.name == "f")
+    assert variance == pytest.approx(1000 * 0.4 * 0.6 * PERIOD_NS**2, rel=0.1)
 
 
 TIMES = {
@@ -197,7 +225,7 @@ def test_tables_and_limits_agree(tmp_path: Path) -> None:
     )
     assert (shown[0], "load" in noise, "rank" in noise) == ("rank", True, False)
     lines = [*markdown(slower, verdicts, 1)]
-    assert lines[0] == "### \N{CROSS MARK} pyhybrid diff: 1 of 2 limits: exceeded"
+    assert lines[0] == "### \N{CROSS MARK} exceeded: 1 of 2 limits (pyhybrid diff)"
     folded = lines.index("<details><summary>sampled time, within noise</summary>")
     (at_rank,) = (at for at, line in enumerate(lines) if line.endswith("| `rank (/w.py)` |"))
     (at_load,) = (at for at, line in enumerate(lines) if line.endswith("| `load (/w.py)` |"))

@@ -93,7 +93,7 @@ def test_markdown(two: Path, pyhybrid: Callable[..., Run]) -> None:
     limit = ("--fail-if", "total(augment) > +50%")
     run = pyhybrid("diff", "--markdown", *limit, "a.pyhybrid", "b.pyhybrid", check=False, cwd=two)
     lines = run.result.stdout.splitlines()
-    assert lines[0] == "### \N{CROSS MARK} pyhybrid diff: the limit: exceeded"
+    assert lines[0] == "### \N{CROSS MARK} exceeded: 1 of 1 limit (pyhybrid diff)"
     assert lines[2].startswith("- \N{CROSS MARK} **exceeded: total(augment) \\> +50%: +")
     (at,) = (at for at, line in enumerate(lines) if line.startswith("**sampled time: "))
     folded = next(at for at in range(at, len(lines)) if lines[at].startswith("<details>"))
