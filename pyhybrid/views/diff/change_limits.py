@@ -74,10 +74,11 @@ class Verdict(Record):
     @property
     def more_runs_tell(self) -> bool:
         """Return whether it is not known for want of runs: there is something to compare."""
-        return self.state == UNSURE and self.change is not None
+        return self.state == UNSURE and self.change is not None and self.metric != "calls"
 
 
 _UNKNOWN_ERROR = {
+    "calls": "runs of one side differ in it",
     "time": "one run a side does not tell the error: three are needed",
     **dict.fromkeys(STEPS, f"too few steps: {LEAST_STEPS} are needed"),
 }
@@ -102,9 +103,10 @@ def judge(comparison: Comparison, limit: Limit) -> Verdict:
     why = ""
     if state == UNSURE:
         why = _UNKNOWN_ERROR.get(limit.metric, "too few samples")
-        if isfinite(found.visible):
+        if isfinite(found.error):
             n, percent = found.runs, f"{limit.percent:g} %"
-            why = f"{n} run{'s' * (n > 1)} a side show changes from {found.visible:.1%} on: "
+            some = f"{n} runs a side show" if n > 1 else "1 run a side shows"
+            why = f"{some} changes from {found.visible:.1%} on: "
             why += f"{runs:,} would show {percent}" if runs else f"no number shows {percent}"
     elif state == EXCEEDED and limit.metric == "total" and of_it:
         why = _of_the_whole(of_it)
