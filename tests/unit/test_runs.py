@@ -209,6 +209,29 @@ def test_how_many_runs_would_tell(tmp_path: Path) -> None:
     assert runs_needed(verdict.change, 1e-9) is None
 
 
+@pytest.mark.parametrize(
+    ("percent", "error", "state", "why"),
+    [
+        (0, 0.01, WITHIN, ""),
+        (3, 0.016, WITHIN, ""),  # not seen to have changed, as it would be by 5 %
+        (3, 0.010, UNSURE, "a change, but not whether it is above the limit: "),
+        (7, 0.010, UNSURE, "a change, but not whether it is above the limit: "),
+        (8, 0.010, EXCEEDED, ""),
+        (3, 0.030, UNSURE, "3 runs a side show changes from "),
+    ],
+)
+def test_states_of_limits(percent: float, error: float, state: str, why: str) -> None:
+    """By 3 % and 7 % the limit, 5 %, is as far away, and as many runs would tell."""
+    one = counted([1], [1])
+    means = (Mean(value, error**2 / 2, runs=3) for value in (1, 1 + percent / 100))
+    one.share = change(*means)
+    verdict = judge(made(one), Limit.parse("share(f) > +5%"))
+    assert (verdict.state, why in verdict.why) == (state, True)
+    assert (verdict.runs is not None) == (state == UNSURE)
+    if "above" in why:
+        assert verdict.runs == runs_needed(one.share, 0.02)
+
+
 def test_tables_and_limits_agree(tmp_path: Path) -> None:
     """What a limit is on is shown; where it is exceeded, no table has it among noise."""
     slower = compare(

@@ -1,8 +1,8 @@
 """Limits on changes, for continuous integration: `share(train_step) > +5%`.
 
 A limit is exceeded only where the lower end of the change's interval is beyond it: noise is no
-failure.  Where the files could not have shown a change as large as the limit, it is not known; how
-many runs could is known from how far these differ.
+failure.  Where the files could not have shown a change as large as the limit, or show one that may
+be above it or below, it is not known; how many runs could is known from how far these differ.
 """
 
 from __future__ import annotations
@@ -104,10 +104,7 @@ def judge(comparison: Comparison, limit: Limit) -> Verdict:
     if state == UNSURE:
         why = _UNKNOWN_ERROR.get(limit.metric, "too few samples")
         if isfinite(found.error):
-            n, percent = found.runs, f"{limit.percent:g} %"
-            some = f"{n} runs a side show" if n > 1 else "1 run a side shows"
-            why = f"{some} changes from {found.visible:.1%} on: "
-            why += f"{runs:,} would show {percent}" if runs else f"no number shows {percent}"
+            why = _for_want_of_runs(found, f"{limit.percent:g} %", runs)
     elif state == EXCEEDED and limit.metric == "total" and of_it:
         why = _of_the_whole(of_it)
     return Verdict(*words, state, found, why, function, runs)
@@ -117,9 +114,18 @@ def _state(found: Change, least: float) -> tuple[str, int | None]:
     """Return the state, and how many runs a side would tell where these cannot."""
     if found.low > least:
         return EXCEEDED, None
-    if found.high <= least or found.visible <= least:
+    is_changed = found.low > 0
+    if found.high <= least or (found.visible <= least and not is_changed):
         return WITHIN, None
-    return UNSURE, runs_needed(found, least)
+    return UNSURE, runs_needed(found, abs(found.change - least) if is_changed else least)
+
+
+def _for_want_of_runs(found: Change, limit: str, runs: int | None) -> str:
+    some = f"{found.runs} runs a side show" if found.runs > 1 else "1 run a side shows"
+    needed = f"{runs:,} would" if runs else "no number would"
+    if found.low > 0:
+        return f"{some} a change, but not whether it is above the limit: {needed}"
+    return f"{some} changes from {found.visible:.1%} on: {needed} show {limit}"
 
 
 def _of_the_whole(of_it: FunctionChange) -> str:
