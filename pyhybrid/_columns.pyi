@@ -31,6 +31,8 @@ OFFSET_MASK: int
 OFFSET_UNKNOWN: int
 PSEUDO_TRUNCATED: int
 PSEUDO_UNKNOWN_PYTHON: int
+PSEUDO_TREE_FULL: int
+PSEUDO_IMPORT_FUNCTIONS: int
 SPOOL_VERSION: int
 SPOOL_MARK: int
 SPOOL_REPLACED: int
@@ -135,6 +137,22 @@ def exact_rows(
     `parent`, `node` (the file's), `kept` (uint8: has it figures of its own) are columns of the
     thread's rows, `counts` their EXACT_COUNTs.  A tick has multiply / divide nanoseconds; where the
     process was `killed`, what ran did so until `last_ticks`.
+    """
+
+CALLED_STAYS: int
+CALLED_FOLDED: int
+
+def fold_counts(
+    parent: Buffer, number: Buffer, kept: Buffer, counts: Buffer, last_ticks: int, /
+) -> tuple[Uint32, Uint32, Uint32, Int64, Int64, Int64, Int64, Int64, Uint8]:
+    """A thread's own tree with fewer rows: those that are `kept` (uint8), and what is above them;
+    of the others below each of these the EXACT_COUNTs are added up: a row more, behind all of them,
+    where anything was counted.
+
+    Returns rows that stay; of each row that was which one it is, or which one it is below; then of
+    the rows that are the parent and the fields of the count; and of each `number` (uint32, of the
+    function that a row is) CALLED_STAYS and CALLED_FOLDED, by which rows of it have calls.  What ran
+    at the end did so until `last_ticks`.
     """
 
 def line_runs(table: Buffer, first_line: int, /) -> tuple[Uint32, Int64, int]:

@@ -24,6 +24,7 @@ from pyhybrid.assemble.exact import (
     with_objects,
 )
 from pyhybrid.assemble.frames import Frames, name_starts
+from pyhybrid.assemble.import_calls import fold_import_calls
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.run_part import Marks, restrict
 from pyhybrid.assemble.samples import ThreadSamples, count_samples
@@ -121,6 +122,7 @@ def read_spool(path: str, marks: Marks = ()) -> Recorded:
     if marks:
         restrict(spool, marks)
     name_nameless(spool)
+    fold_import_calls(spool)
     threads = count_samples(spool)  # first: it gives samples that have no stack one
     return Recorded(spool, threads, Forest(spool))
 
@@ -145,7 +147,7 @@ def assembled_of(
     fold_own_work(spool, forest, frames)
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
     tree = Tree(spool, forest, frames, sampled)
-    nodes = tree.exact_nodes(forest)
+    nodes = tree.exact_nodes(spool, forest)
     exact = exact_table(spool, forest, tree, _wrappers(frames))
     exact = with_objects(exact, tree, {row.id for row in frames.rows if row.source == OBJECT})
     lines = list(line_rows(spool, forest, tree))

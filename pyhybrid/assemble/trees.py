@@ -118,9 +118,11 @@ class Tree:
         self.of_row, self.node_parents, self.node_frames = paths(parents, label, how, rather)
         self.nodes = self.of_row[stacks]
 
-    def exact_nodes(self, forest: Forest) -> dict[int, memoryview]:
-        """Return the nodes of each thread's exact tree; a line's is its function's."""
-        return {index: self.of_row[rows] for index, rows in forest.exact.items()}
+    def exact_nodes(self, spool: Spool, forest: Forest) -> dict[int, memoryview]:
+        """Return the nodes of each thread's exact tree as it was recorded; a line's is its
+        function's."""
+        nodes = {index: self.of_row[rows] for index, rows in forest.exact.items()}
+        return nodes | {index: take(nodes[index], row) for index, row in spool.exact_rows.items()}
 
     def node_table(self) -> Nodes:
         """Return the table `node`."""

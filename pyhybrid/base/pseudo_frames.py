@@ -24,6 +24,7 @@ UNKNOWN_PYTHON = "unknown_python"
 TREE_FULL = "tree_full"
 IN_KERNEL = "kernel"
 SIGNALS_BLOCKED = "signals_blocked"  # of a thread: its name stands in the frame's
+IMPORT_FUNCTIONS = "import_functions"  # what imports of libraries called, added up
 # What runs only because of the profiler, or runs the program: outside all shares.
 OWN_WORK = "pyhybrid"
 
@@ -40,6 +41,7 @@ PSEUDO_FRAMES = {
     7: PseudoFrame("[pyhybrid]", OWN_WORK),
     8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (assemble/frames.py)
     9: PseudoFrame("[signals blocked]", SIGNALS_BLOCKED),
+    10: PseudoFrame("[functions of imports]", IMPORT_FUNCTIONS),
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory, and that no

@@ -48,6 +48,7 @@ def describe(
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
+        "imports": settings.imports or settings.mode != "hybrid",
         "compiler_calls": "compilers" in settings.of_torch,
         "gpu_steps": settings.of_torch.get(GPU),
         "events_by_window": GPU in settings.of_torch and not settings.events,

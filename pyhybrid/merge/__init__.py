@@ -12,8 +12,10 @@ SUMS = (
     *("kernel_lost", "kernel_mute", "unaccounted_ns", "unplaced_regions", "unmatched_regions"),
     *("counting_more_ns", "main_delay_ns", "end_cpu_ns", "parts_cpu_ns"),
 )
-MOST = ("throttled_ns", "throttled")  # of a container, which is the same one for all, mostly
-ALL = ("complete", "kernel_frames")
+MOST = (  # of a container, or of imports, which are the same ones for all, mostly
+    *("throttled_ns", "throttled", "import_functions"),
+)
+ALL = ("complete", "kernel_frames", "imports")
 ANY = ("other_tools", "lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
 LISTS = (
     *("notes", "formats", "functions", "keep", "args", "usage", "usage_of", "function_tables"),

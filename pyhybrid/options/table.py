@@ -344,6 +344,16 @@ class ProfilerOptions(Declared):
         brief="count and time calls of C functions, too",
         help="count and time calls of C functions, too",
     )
+    imports: bool = option(
+        "--imports",
+        group=FUNCTIONS,
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        brief="keep the calls of each function that imports of libraries run",
+        help="keep the calls of each function that imports of libraries run, instead of their sums "
+        "by module, which make the end of a run short (--mode trace keeps them always)",
+    )
     torch: Sequence[str] = option(
         "--torch",
         group=TORCH,

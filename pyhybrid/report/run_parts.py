@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED, UNKNOWN_PYTHON
+from pyhybrid.base.pseudo_frames import IMPORT_FUNCTIONS, SIGNALS_BLOCKED, UNKNOWN_PYTHON
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
+from pyhybrid.views.call_tree.imports import summed_functions
 from pyhybrid.views.calls.function_calls import own_calls
 from pyhybrid.views.stack_quality import (
     HandlerCost,
@@ -152,16 +153,17 @@ class Calls(Record):
         if not profile.exact:
             return None
         traced = own_calls(profile)
-        python, native, unknown = [], [], []
+        python, native, unknown, folded = [], [], [], []
         for number, each in traced.items():
             frame = profile.frames[number]
             python += [each] * (frame.kind == "python")
             native += [each] * (frame.kind == "native")
             unknown += [each] * (frame.symbol == UNKNOWN_PYTHON)
+            folded += [each] * (frame.symbol == IMPORT_FUNCTIONS)
         counts_c = bool(profile.meta.get("c_calls"))
         return cls(
-            calls=sum(f.calls for f in python),
-            n_traced=sum(f.calls > 0 for f in python),
+            calls=sum(f.calls for f in [*python, *folded]),
+            n_traced=sum(f.calls > 0 for f in python) + summed_functions(profile),
             unknown_calls=sum(f.calls for f in unknown),
             c_calls=sum(f.calls for f in native) if counts_c else None,
             n_c_traced=sum(f.calls > 0 for f in native) if counts_c else None,

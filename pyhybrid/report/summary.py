@@ -14,7 +14,12 @@ from pyhybrid.tables.call_durations import function_durations
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.hot_paths import Hot
-from pyhybrid.views.call_tree.imports import exact_without_imports, import_frames, import_line
+from pyhybrid.views.call_tree.imports import (
+    exact_without_imports,
+    import_frames,
+    import_line,
+    summed_functions,
+)
 from pyhybrid.views.calls.compensate import COMPENSATED
 from pyhybrid.views.calls.function_calls import FunctionCalls, function_calls, own_calls
 from pyhybrid.views.findings import Finding, findings
@@ -226,7 +231,8 @@ def _functions(
         traced = function_calls(profile, with_callers=False, exact=exact)
         imported = imported or by_exact_time
     if imported:
-        n = len(every) - len(traced)
+        rest = every.keys() - traced.keys()
+        n = sum(profile.frames[each].kind != "pseudo" for each in rest) + summed_functions(profile)
         text = import_line(imported) + (f" ({n:,} functions: --imports)" if n else " (--imports)")
         labels = labels | dict.fromkeys(import_frames(profile), text)
     return _hot(profile, hot, traced, min_time_ns, labels)

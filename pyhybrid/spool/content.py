@@ -205,6 +205,8 @@ class Spool(Struct):
     exact_parents: dict[int, array[int]] = made(dict)
     exact_words: dict[int, array[int]] = made(dict)
     exact_counts: dict[int, bytearray] = made(dict)
+    # Where some were added up (assemble/import_calls.py): of each node that it had the one it has.
+    exact_rows: dict[int, array[int]] = made(dict)
     # EXACT_COUNTERS records: thread, the first row's node, rows
     counted: list[tuple[int, int, memoryview]] = made(list)
     regions: dict[int, str] = made(dict)  # number -> name

@@ -65,6 +65,7 @@ enum pseudo {
     PSEUDO_PYHYBRID, /* the sample met one of our own callbacks, or what runs the program (launcher.h) */
     PSEUDO_KERNEL, /* in a system call; where in the kernel is not known */
     PSEUDO_SIGNALS_BLOCKED, /* the thread that frame_blocked names blocks the signal, so its stack is not known */
+    PSEUDO_IMPORT_FUNCTIONS, /* in no spool: calls that pyhybrid/assemble/import_calls.py adds up */
 };
 
 static inline uint64_t frame_native(uint64_t address)

@@ -77,6 +77,98 @@ static int times_of(const struct exact_tree *t, const struct exact_clock *clock,
     return 0;
 }
 
+/* Marks also what is above marked rows, and numbers these. */
+static int number_kept(const struct exact_tree *t, uint8_t *stays, struct folded_counts *out)
+{
+    memcpy(stays, t->kept, t->n);
+    stays[0] = 1;
+    for (size_t i = t->n; i-- > 1;) {
+        if (t->parent[i] >= i)
+            return -EINVAL;
+        stays[t->parent[i]] |= stays[i];
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        if (!stays[i]) {
+            out->place[i] = out->place[t->parent[i]];
+            continue;
+        }
+        out->parent[out->n_rows] = i ? out->place[t->parent[i]] : 0;
+        out->row[out->n_rows] = (uint32_t)i;
+        out->place[i] = (uint32_t)out->n_rows++;
+    }
+    out->n = out->n_rows;
+    return 0;
+}
+
+static uint64_t events_of(uint64_t raised, uint64_t seeded)
+{
+    uint64_t most = UINT32_MAX;
+    return (raised < most ? raised : most) | (seeded < most ? seeded : most) << 32;
+}
+
+static int add_unsigned(uint64_t *sum, uint64_t value)
+{
+    return __builtin_add_overflow(*sum, value, sum) || *sum > INT64_MAX;
+}
+
+static int add_count(struct folded_counts *out, size_t at, const struct spool_exact_count *c,
+                     uint64_t ticks)
+{
+    uint64_t events = out->events[at];
+    out->events[at] = events_of((events & UINT32_MAX) + c->raised, (events >> 32) + c->seeded);
+    return add_unsigned(&out->calls[at], c->calls) || add_unsigned(&out->resumes[at], c->resumes) ||
+                   add_unsigned(&out->total_ticks[at], ticks)
+               ? -EOVERFLOW
+               : 0;
+}
+
+static void put_count(struct folded_counts *out, size_t at, const struct spool_exact_count *c)
+{
+    out->events[at] = c ? events_of(c->raised, c->seeded) : 0;
+    out->calls[at] = c ? c->calls : 0;
+    out->resumes[at] = c ? c->resumes : 0;
+    out->total_ticks[at] = c ? c->total_ticks : 0;
+    out->since_ticks[at] = c ? c->since_ticks : 0;
+}
+
+int exact_rows_fold(const struct exact_tree *t, const uint32_t *number, uint64_t last_ticks,
+                    struct folded_counts *out)
+{
+    out->n_rows = out->n = out->n_numbers = 0;
+    uint8_t *stays = malloc(t->n + 1);
+    uint32_t *sum = calloc(t->n + 1, sizeof *sum); /* of each row that stays: where that is */
+    int r = stays && sum ? number_kept(t, stays, out) : -ENOMEM;
+    memset(out->called, 0, t->n);
+    for (size_t i = 0; !r && i < t->n; i++) {
+        const struct spool_exact_count *c = &t->count[i];
+        if (number[i] >= t->n) {
+            r = -EINVAL;
+            break;
+        }
+        out->n_numbers = number[i] >= out->n_numbers ? number[i] + 1 : out->n_numbers;
+        if (c->calls)
+            out->called[number[i]] |= stays[i] ? CALLED_STAYS : CALLED_FOLDED;
+        uint32_t place = out->place[i];
+        if (stays[i]) {
+            put_count(out, place, c);
+        } else if (counted(c)) {
+            if (!sum[place]) {
+                sum[place] = (uint32_t)out->n++;
+                out->parent[sum[place]] = place;
+                put_count(out, sum[place], NULL);
+            }
+            uint64_t ticks = c->total_ticks;
+            if (c->since_ticks && c->since_ticks < last_ticks &&
+                add_unsigned(&ticks, last_ticks - c->since_ticks))
+                r = -EOVERFLOW;
+            r = r ? r : add_count(out, sum[place], c, stays[t->parent[i]] ? ticks : 0);
+        }
+    }
+    free(stays);
+    free(sum);
+    return r;
+}
+
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

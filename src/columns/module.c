@@ -166,6 +166,23 @@ static int run_exact_rows(const struct argument *in, struct result *out)
 }
 PASS(exact_rows, .takes = "IIBB*nnnn", .gives = "Iqqqqqq")
 
+static int run_fold_counts(const struct argument *in, struct result *out)
+{
+    struct exact_tree tree = {
+        .parent = in[0].data, .kept = in[2].data, .count = in[3].data, .n = in[0].n};
+    struct folded_counts to = {out[0].data, out[1].data, out[2].data, out[3].data, out[4].data,
+                               out[5].data, out[6].data, out[7].data, out[8].data, 0, 0, 0};
+    if (!tree.n || in[3].n != tree.n * sizeof *tree.count)
+        return -EINVAL;
+    int r = exact_rows_fold(&tree, in[1].data, in[4].number, &to);
+    out[0].n = to.n_rows;
+    for (size_t i = 2; i < 8; i++)
+        out[i].n = to.n;
+    out[8].n = to.n_numbers;
+    return r;
+}
+PASS(fold_counts, .takes = "IIBB*n", .gives = "IIIqqqqqB")
+
 static int run_line_runs(const struct argument *in, struct result *out)
 {
     out[2].n = line_table_runs(in[0].data, in[0].n, (int64_t)in[1].number, out[0].data, out[1].data,
@@ -231,7 +248,8 @@ static PyMethodDef functions[] = {
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
     FUNCTION(call_usage),    FUNCTION(rows_from),     FUNCTION(line_runs),
-    FUNCTION(order),         FUNCTION(climb),         {NULL, NULL, 0, NULL},
+    FUNCTION(order),         FUNCTION(climb),         FUNCTION(fold_counts),
+    {NULL, NULL, 0, NULL},
 };
 
 static int add_constants(PyObject *module)

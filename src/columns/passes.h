@@ -202,6 +202,24 @@ struct exact_row_columns {
     int64_t *calls, *resumes, *raised, *seeded, *total_ns, *self_ns;
 };
 
+/* What becomes of a thread's own tree where some rows are added up; columns have room for all its rows. */
+struct folded_counts {
+    uint32_t *row;    /* those that stay, ascending; n_rows */
+    uint32_t *place;  /* of each row as it was: which one it is, or what its sum hangs on */
+    uint32_t *parent; /* of these rows, and of the sums, which follow; n */
+    uint64_t *events, *calls, *resumes, *total_ticks, *since_ticks; /* the counts; n */
+    uint8_t *called; /* of each number: CALLED_STAYS | CALLED_FOLDED, where rows of it have calls; n_numbers */
+    size_t n_rows, n, n_numbers;
+};
+
+enum { CALLED_STAYS = 1, CALLED_FOLDED = 2 };
+
+/* Rows stay that are marked, and those above them; of the others that are below the same one the counts are added up: a
+ * row more, where anything was counted.  Times are those of the uppermost ones, which ran up to last_ticks.
+ * `number` has what a row's function is. */
+int exact_rows_fold(const struct exact_tree *tree, const uint32_t *number, uint64_t last_ticks,
+                    struct folded_counts *out);
+
 /* Finds the figures of each node that has any; the columns have room for tree->n. */
 int exact_rows_of(const struct exact_tree *tree, const struct exact_clock *clock,
                   struct exact_row_columns *rows, size_t *n_rows);

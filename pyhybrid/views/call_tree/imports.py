@@ -47,6 +47,12 @@ def import_frames(profile: Profile) -> set[int]:
     return {f.id for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
 
 
+def summed_functions(profile: Profile) -> int:
+    """Return how many functions have no figures of their own, since only imports called them: at
+    least so many in a file of several processes."""
+    return int(profile.meta.get("import_functions") or 0)
+
+
 def import_line(modules: list[str]) -> str:
     """Return how it is written where it is one line: `[import torch, numpy]`."""
     named = modules[:1]
