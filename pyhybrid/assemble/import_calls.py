@@ -27,8 +27,10 @@ from pyhybrid._columns import (
     descend,
     distinct,
     fold_counts,
+    rows_from,
     take,
 )
+from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.spool import EXACT_COUNT
 from pyhybrid.spool.content import Code, Spool
@@ -47,6 +49,9 @@ _STEPS = bytes(
     for kind in range(256)
 )
 _IS_KEPT = bytes(state != _BELOW for state in range(256))
+_INSIDE = bytes([0, 1, *bytes(254)]) + b"\1" * 256  # steps: once below one, for good
+_IS_OUTSIDE = bytes([1, *bytes(255)])
+
 WORD = PSEUDO_LIMIT | PSEUDO_IMPORT_FUNCTIONS
 # What is no function, and has calls that are reported apart.
 _DISTINCT = {PSEUDO_LIMIT | PSEUDO_UNKNOWN_PYTHON, PSEUDO_LIMIT | PSEUDO_TREE_FULL}
@@ -120,12 +125,26 @@ def _kinds(spool: Spool, words: Iterable[int]) -> Iterator[int]:
             librarys[file] = file not in cells and is_librarys(file)
         if not librarys[file]:
             yield _OWN
-        elif code.qualname == IMPORT_KEPT and file in IMPORT_FILES:
+        elif _begins_import(code):
             yield _IMPORT
         elif code.qualname == "<module>":
             yield _MODULE
         else:
             yield _KEPT if (code.qualname, file, code.first_line) in facts else _OTHER
+
+
+def words_outside_imports(spool: Spool, forest: Forest) -> set[int]:
+    """Return the words of stacks that no import statement ran."""
+    words, rows = forest.words, forest.stacks
+    codes = (_code(spool, word) if NATIVE_LIMIT <= word < PSEUDO_LIMIT else None for word in words)
+    kinds = bytes(_begins_import(code) if code else 0 for code in codes)
+    inside = descend(spool.parents, take(kinds, forest.word[rows]), _INSIDE)
+    outside = take(forest.word[rows], rows_from(bytes(inside).translate(_IS_OUTSIDE), 1))
+    return {words[each] for each in set(outside)}
+
+
+def _begins_import(code: Code) -> bool:
+    return code.qualname == IMPORT_KEPT and code.file in IMPORT_FILES
 
 
 def _code(spool: Spool, word: int) -> Code | None:

@@ -167,3 +167,4 @@ class _Exporters(Mapping[str, type[Exporter]]):
 EXPORTERS = _Exporters()
 # perf finds inlined functions by addresses itself, and exact figures are of whole functions.
 AS_RECORDED = {"perf", "perf-map", "pstats", "callgrind", "lttng", "pfw"}
+FOLDING = {*AS_RECORDED, "folded"}  # that need none of what import statements run

@@ -21,7 +21,7 @@ from pyhybrid.assemble.writer import Made
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.finisher import EXPORT_FAILED, KILLED, UNTIL_END, start_ticks
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.exporters import AS_RECORDED, EXPORTERS
+from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
 from pyhybrid.exporters.destination import export_to, replacing
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
@@ -116,13 +116,15 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
 
 
-def make_with_inlined(spool_path: str, prefix: str, marks: Marks = ()) -> tuple[Made, InSource]:
+def make_with_inlined(
+    spool_path: str, prefix: str, marks: Marks = (), imports: bool = True
+) -> tuple[Made, InSource]:
     """Do as `make`; names are sought, debug information is read, and the file is written beside the
-    rest."""
+    rest.  `imports` as of with_inlined()."""
     path, process = prefix + SUFFIX, os.getpid()
     recorded, limit = read_spool(spool_path, marks), LARGE_DEBUG_INFO_BYTES
     is_long = _is_long(spool_path)
-    with NamePrefetch(recorded.spool, recorded.forest, limit, is_long) as prefetch:
+    with NamePrefetch(recorded.spool, recorded.forest, limit, is_long, imports) as prefetch:
         made = assembled_of(recorded, prefetch.symbols, prefetch.kernel)
         parts, kept = made.parts, [made]
         del made, recorded
@@ -134,7 +136,9 @@ def make_with_inlined(spool_path: str, prefix: str, marks: Marks = ()) -> tuple[
         with ForkedWork(write, is_long) as written:
             kept.clear()  # the spool: it is the fork's now
             profile = Profile.being_written(path, written.value, **parts)
-            in_source = with_inlined(profile, reader=prefetch.reader, limit_bytes=limit)
+            in_source = with_inlined(
+                profile, reader=prefetch.reader, limit_bytes=limit, imports=imports
+            )
             written.value()
     return parts, in_source
 
@@ -298,7 +302,8 @@ def main(argv: list[str] | None = None) -> int:
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
         if _needs_debug_info(formats, summary):
-            parts, in_source = make_with_inlined(spool, prefix, marks)
+            imports = not FOLDING.issuperset(formats)
+            parts, in_source = make_with_inlined(spool, prefix, marks, imports)
         else:
             _, parts = make(spool, prefix, marks=marks)
         kept = ""

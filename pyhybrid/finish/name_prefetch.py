@@ -14,6 +14,7 @@ from typing import Protocol
 
 from pyhybrid._columns import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
 from pyhybrid.assemble.frames import native_words
+from pyhybrid.assemble.import_calls import words_outside_imports
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
@@ -154,9 +155,15 @@ class NamePrefetch:
     """
 
     def __init__(
-        self, spool: Spool, forest: Forest, limit_bytes: int, is_long: bool = True
+        self,
+        spool: Spool,
+        forest: Forest,
+        limit_bytes: int,
+        is_long: bool = True,
+        imports: bool = True,
     ) -> None:
-        """Take `limit_bytes` as default_reader() does, `is_long` as ForkedWork() does."""
+        """Take `limit_bytes` as default_reader() does, `is_long` as ForkedWork(), `imports` as
+        with_inlined()."""
         self._meta = spool.meta
         self.symbols: tuple[Loader, Demangle] | None = None
         self.reader: tuple[OpenDebugInfo, Demangle] | None = None
@@ -174,7 +181,9 @@ class NamePrefetch:
             return names
 
         def find_positions() -> object:
-            sampled = addresses_by_file(spool, forest.stack_words)
+            sampled = addresses_by_file(
+                spool, forest.stack_words if imports else words_outside_imports(spool, forest)
+            )
             return look_up(open_file, without_starts(sampled, names))
 
         def find_kernel() -> object:

@@ -303,7 +303,7 @@ def _kind(frame: Frame) -> int:
         return _NATIVE
     file = "/" + (frame.file or "")
     for kind, files, functions in _table():
-        if files.match(file) and functions.match(frame.name):
+        if functions.match(frame.name) and files.match(file):
             return kind
     return _OTHER
 

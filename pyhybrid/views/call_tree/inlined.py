@@ -35,10 +35,12 @@ from pyhybrid.tables import Call, CallTime, Frame, Line, Module, Nodes, Place
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Row
 from pyhybrid.views.call_tree.folded_tree import IN_RUNS, INSIDE, NATIVE, WRAPPER, classify
+from pyhybrid.views.call_tree.imports import imports_of
 
 SOURCE = "debug info"  # of a frame's name
 WITH_PLACES = NATIVE, WRAPPER, *IN_RUNS  # in a wrapper lies what it wraps
 
+_IS_OUTSIDE = bytes([1, *bytes(255)])
 FIGURES = (Call, CallTime, Line)  # of nodes that were counted, beside `exact`
 
 
@@ -47,11 +49,13 @@ def with_inlined(
     fetch: Fetch | None = None,
     reader: tuple[OpenDebugInfo, Demangle] | None = None,
     limit_bytes: int = 0,
+    imports: bool = True,
 ) -> tuple[Profile, list[str]]:
     """Return the profile with inlined functions, and notes; the profile itself where none are
     known.
 
     `fetch` gets debug files that are not on this machine; `limit_bytes` as of default_reader().
+    Without `imports` none are sought in what import statements run, for views that fold it.
     """
     try:
         open_file, demangle = reader or default_reader(limit_bytes)
@@ -59,7 +63,12 @@ def with_inlined(
         return profile, [str(error)]
     files = DebugFiles(profile.meta, open_file, fetch)
     rows = _rows_on_paths(profile)
-    positions = _positions(profile, files, rows)
+    sought = rows
+    if not imports:
+        outside = imports_of(profile).where.translate(_IS_OUTSIDE)
+        of_row = take(array("I", profile.stacks.node), rows)
+        sought = take(rows, rows_from(take(outside, of_row), 1))
+    positions = _positions(profile, files, sought)
     above_exact = _without_unknown(profile, positions, rows)
     if not positions:
         return profile, files.notes
