@@ -40,7 +40,10 @@ PATIENCE_S = 0.5  # of the summary, for exports
 WAITED_FOR_BYTES = (
     8 << 20
 )  # a file with more has exports that wait where nobody makes them beside it
-WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there is another process
+# A file with less is made before other processes would have saved what they cost: each of them a
+# tenth of it.
+WORTH_A_PROCESS_BYTES = 8 << 20
+BYTES_OF_ROW = 64  # of the file, for each row of the spool's trees
 
 LOOK_S = 0.1  # how often it is looked whether the profiled process is still there, and runs
 PATIENT_LOOKS = 15
@@ -123,7 +126,7 @@ def make_with_inlined(
     rest.  `imports` as of with_inlined()."""
     path, process = prefix + SUFFIX, os.getpid()
     recorded, limit = read_spool(spool_path, marks), LARGE_DEBUG_INFO_BYTES
-    is_long = _is_long(spool_path)
+    is_long = len(recorded.forest.word) * BYTES_OF_ROW >= WORTH_A_PROCESS_BYTES
     with NamePrefetch(recorded.spool, recorded.forest, limit, is_long, imports) as prefetch:
         made = assembled_of(recorded, prefetch.symbols, prefetch.kernel)
         parts, kept = made.parts, [made]
