@@ -116,6 +116,10 @@ def distinct(value: Buffer) -> tuple[Uint32, Uint32]:
 def shift(value: Buffer, by: int) -> Uint32:
     """The values (uint32) plus `by`."""
 
+def rows_follow(parent: Buffer, word: Buffer, first: int) -> int:
+    """1 if rows (uint32, uint64) follow `first` others of a tree: each has a word that is not 0,
+    and a parent before it."""
+
 def exact_counts(into: bytearray, first: int, rows: Buffer) -> int:
     """Put the rows of an EXACT_COUNTERS record, of node `first` and those that follow, into those
     of all nodes, but for rows of zeros; returns how many others are of no node."""

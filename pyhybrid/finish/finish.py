@@ -42,7 +42,7 @@ WAITED_FOR_BYTES = (
 )  # a file with more has exports that wait where nobody makes them beside it
 # A file with less is made before other processes would have saved what they cost: each of them a
 # tenth of it.
-WORTH_A_PROCESS_BYTES = 8 << 20
+WORTH_A_PROCESS_BYTES = 16 << 20
 BYTES_OF_ROW = 64  # of the file, for each row of the spool's trees
 
 LOOK_S = 0.1  # how often it is looked whether the profiled process is still there, and runs

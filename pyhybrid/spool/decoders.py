@@ -8,7 +8,7 @@ import json
 import os
 from array import array
 from collections.abc import Callable
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, pairwise
 from operator import lt
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyhybrid._columns import (
     PSEUDO_LIMIT,
     PSEUDO_TRUNCATED,
     SPOOL_LOSSES,
+    rows_follow,
 )
 from pyhybrid.spool import ADDRESS_LIMIT, EXACT_COUNT, STRUCT, TYPE
 from pyhybrid.spool.content import (
@@ -263,10 +264,8 @@ def _take_tree(
     missing = first_id - len(all_words)
     if not 0 <= missing < _LONGEST_GAP or len(words) != 8 * n:
         raise ValueError("rows that do not follow")
-    if not all(map(lt, parents.cast("I"), count(first_id))):
-        raise ValueError("a stack before its parent")
-    if not all(words.cast("Q")):
-        raise ValueError("a stack without its word")
+    if not rows_follow(parents.cast("I"), words.cast("Q"), first_id):
+        raise ValueError("a stack before its parent, or without its word")
     # Their record was damaged: what hangs below them has lost its outer part.
     all_parents.extend([0] * missing)
     all_words.extend([_TRUNCATED] * missing)

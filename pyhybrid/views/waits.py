@@ -301,11 +301,20 @@ def _named(profile: Profile, states: bytes) -> memoryview:
 def _kind(frame: Frame) -> int:
     if frame.kind not in ("python", "region"):
         return _NATIVE
+    if not _waiting().match(frame.name):
+        return _OTHER
     file = "/" + (frame.file or "")
     for kind, files, functions in _table():
-        if functions.match(frame.name) and files.match(file):
+        if files.match(file) and functions.match(frame.name):
             return kind
     return _OTHER
+
+
+@cache
+def _waiting() -> NamePatterns:
+    """Return the functions of all rows of the table."""
+    rows = table_beside(__file__, "idle")["where"]
+    return NamePatterns({name for each in rows for name in each["functions"]})
 
 
 @cache

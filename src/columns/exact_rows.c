@@ -33,6 +33,19 @@ int exact_counts_add(struct spool_exact_count *into, size_t n, uint64_t first,
     return 0;
 }
 
+int exact_rows_follow(const uint32_t *parent, const uint64_t *word, size_t n, uint64_t first)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t above;
+        uint64_t own;
+        memcpy(&above, parent + i, sizeof above); /* a record's payload need not be aligned */
+        memcpy(&own, word + i, sizeof own);
+        if (!own || above >= first + i)
+            return 0;
+    }
+    return 1;
+}
+
 static int span_ns(const struct spool_exact_count *c, const struct exact_clock *clock, int64_t *ns)
 {
     uint128 ticks = c->total_ticks;

@@ -143,6 +143,13 @@ static int run_exact_counts(const struct argument *in, struct result *out)
 }
 PASS(exact_counts, .takes = "B*nB*", .gives = "n")
 
+static int run_rows_follow(const struct argument *in, struct result *out)
+{
+    out[0].n = (size_t)exact_rows_follow(in[0].data, in[1].data, in[0].n, in[2].number);
+    return 0;
+}
+PASS(rows_follow, .takes = "Iqn", .gives = "n")
+
 static int run_exact_rows(const struct argument *in, struct result *out)
 {
     struct exact_tree tree = {.parent = in[0].data,
@@ -249,7 +256,7 @@ static PyMethodDef functions[] = {
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
     FUNCTION(call_usage),    FUNCTION(rows_from),     FUNCTION(line_runs),
     FUNCTION(order),         FUNCTION(climb),         FUNCTION(fold_counts),
-    {NULL, NULL, 0, NULL},
+    FUNCTION(rows_follow),   {NULL, NULL, 0, NULL},
 };
 
 static int add_constants(PyObject *module)

@@ -179,6 +179,9 @@ int call_usage_of(const unsigned char *turns, size_t bytes, const uint32_t *at, 
 int exact_counts_add(struct spool_exact_count *into, size_t n, uint64_t first,
                      const struct spool_exact_count *rows, size_t n_rows, size_t *n_outside);
 
+/* Do n rows follow `first` others of a tree: each has a word, and its parent before it? */
+int exact_rows_follow(const uint32_t *parent, const uint64_t *word, size_t n, uint64_t first);
+
 /* A thread's own tree: of n rows, of which row 0 is the root.  Rows that are not `kept` (lines, wrappers of decorated
  * functions) have no figures: their time is their callers'. */
 struct exact_tree {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
-from pyhybrid._columns import take
+from pyhybrid._columns import nearest, rows_from, take
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.frameworks.torch import is_generated
 from pyhybrid.tables import Frame
@@ -62,11 +62,13 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
 
 def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:
     """Return each stack row's innermost frame of the program with a known line, and that."""
-    stacks = profile.stacks
-    frames = {number: profile.frames[number] for number in program_frames(profile)}
-    frame_of = profile.nodes.frame
-    places: list[tuple[Frame, int] | None] = [None]
-    for row in range(1, len(stacks.parent)):
-        line, frame = stacks.line[row], frames.get(frame_of[stacks.node[row]])
-        places.append((frame, line) if line and frame else places[stacks.parent[row]])
-    return places
+    stacks, program = profile.stacks, program_frames(profile)
+    is_own = bytes(frame in program for frame in range(max(profile.frames, default=0) + 1))
+    frame_of = take(profile.nodes.frame, array("I", stacks.node))
+    has_line = bytearray(take(is_own, frame_of))
+    for row in rows_from(has_line, 1):
+        has_line[row] = bool(stacks.line[row])
+    places: dict[int, tuple[Frame, int] | None] = {0: None}
+    for row in rows_from(has_line, 1):
+        places[row] = profile.frames[frame_of[row]], stacks.line[row] or 0
+    return [places[row] for row in nearest(array("I", stacks.parent), has_line)]
