@@ -74,6 +74,10 @@ class View:
             if self.has_native_lines:
                 shown, more = with_debug_info(shown, args)
                 notes = [*notes, *more]
+            if getattr(args, "imports", False) or getattr(args, "all_frames", False):
+                from pyhybrid.views.call_tree.imports import note_of_sums
+
+                notes = [*notes, *note_of_sums(shown)]
             if args.json:
                 self.print_json(shown, notes, args)
             else:

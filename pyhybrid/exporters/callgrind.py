@@ -21,6 +21,7 @@ from typing import BinaryIO
 from pyhybrid import __version__
 from pyhybrid.exporters import ASCII, Exporter
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.call_tree.imports import note_of_sums
 from pyhybrid.views.calls.compensate import COMPENSATED
 from pyhybrid.views.calls.function_calls import ROOT, FunctionCalls, Tally, traced_calls
 from pyhybrid.views.labels import short_time
@@ -50,7 +51,7 @@ class Callgrind(Exporter):
         """Write it; raises PyhybridError where nothing was traced."""
         for line in self.lines(profile):
             file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        return []
+        return note_of_sums(profile)
 
     def lines(self, profile: Profile) -> list[str]:
         """Return the lines, without line ends."""

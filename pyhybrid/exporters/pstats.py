@@ -14,6 +14,7 @@ from typing import BinaryIO
 from pyhybrid.exporters import Exporter
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.call_tree.imports import note_of_sums
 from pyhybrid.views.calls.function_calls import ROOT, Tally, traced_calls
 
 Key = tuple[str, int, str]
@@ -32,7 +33,7 @@ class PStats(Exporter):
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write it; raises PyhybridError where nothing was traced."""
         marshal.dump(self.stats(profile), file)
-        return []
+        return note_of_sums(profile)
 
     def stats(
         self, profile: Profile

@@ -350,7 +350,6 @@ class ProfilerOptions(Declared):
         kind=Flag(),
         default=False,
         modes=COUNTING,
-        brief="keep the calls of each function that imports of libraries run",
         help="keep the calls of each function that imports of libraries run, instead of their sums "
         "by module, which make the end of a run short (--mode trace keeps them always)",
     )

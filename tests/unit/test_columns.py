@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from spool_writer import call_turn
 
 from pyhybrid._columns import (
+    CALLED_FOLDED,
+    CALLED_STAYS,
     add_up,
     at_least,
     call_rows,
@@ -25,6 +27,7 @@ from pyhybrid._columns import (
     distinct,
     exact_counts,
     exact_rows,
+    fold_counts,
     inclusive,
     mark,
     nearest,
@@ -34,6 +37,7 @@ from pyhybrid._columns import (
     pairs,
     paths,
     read_columns,
+    rows_follow,
     rows_from,
     shift,
     take,
@@ -445,3 +449,67 @@ def test_call_usage() -> None:
     ]
     with pytest.raises(ValueError):
         call_usage(turns[:100], array("I", [90]))
+
+
+@pytest.mark.exhaustive
+@given(trees(), st.data())
+def test_folded_counts_are_sums_of_what_hangs_on_a_row(tree: Tree, data: st.DataObject) -> None:
+    """Against the definition: no count is lost, and of times the uppermost rows' are taken."""
+    parent, labels, kept = tree
+    number = [sorted({*labels}).index(label) for label in labels]
+    n, figure = len(parent), st.integers(0, 3) | st.integers(0, 10**12)
+    count = st.tuples(st.integers(0, 9), st.integers(0, 9), figure, figure, figure, figure)
+    counts = [(0,) * 6] + [data.draw(count) for _ in range(1, n)]
+    packed = b"".join(EXACT_COUNT.pack(*each) for each in counts)
+    rows, place, over, *columns, called = fold_counts(
+        uint32(parent), uint32(number), bytes(kept), packed, 10**9
+    )
+    stays = {0} | {at for row in range(n) if kept[row] for at in (row, *above_of(parent, row))}
+    assert rows.tolist() == sorted(stays)
+    hangs_on = [next(at for at in (row, *above_of(parent, row), 0) if at in stays) for row in range(n)]
+    assert place.tolist() == [rows.tolist().index(at) for at in hangs_on]
+    sums: dict[int, list[int]] = {}
+    for row in range(n):
+        raised, seeded, calls, resumes, ticks, since = counts[row]
+        if row in stays or not any(counts[row]):
+            continue
+        ran = ticks + (max(0, 10**9 - since) if since else 0)
+        of_row = sums.setdefault(hangs_on[row], [0] * 5)
+        of_row[:] = map(
+            int.__add__, of_row, (raised, seeded, calls, resumes, ran * (parent[row] in stays))
+        )
+    made = list(zip(*columns, strict=True))
+    assert made[: len(rows)] == [
+        (raised | seeded << 32, *rest)
+        for raised, seeded, *rest in (counts[row] for row in sorted(stays))
+    ]
+    assert dict(zip(over[len(rows) :], made[len(rows) :], strict=True)) == {
+        sorted(stays).index(at): (raised | seeded << 32, *rest, 0)
+        for at, (raised, seeded, *rest) in sums.items()
+    }
+    assert over[: len(rows)].tolist() == [
+        sorted(stays).index(parent[row]) if row else 0 for row in sorted(stays)
+    ]
+    assert called.tolist() == [
+        (CALLED_STAYS * any(counts[row][2] for row in stays if number[row] == each))
+        | (CALLED_FOLDED * any(counts[r][2] for r in range(n) if r not in stays and number[r] == each))
+        for each in range(max(number) + 1)
+    ]
+
+
+def above_of(parent: list[int], row: int) -> list[int]:
+    """The rows above and the root."""
+    return above(parent, row) + [0]
+
+
+def test_rows_that_follow() -> None:
+    assert rows_follow(uint32([0, 3]), array("Q", [5, 6]), 3) == 1
+    assert rows_follow(uint32([0, 4]), array("Q", [5, 6]), 3) == 0
+    assert rows_follow(uint32([0, 3]), array("Q", [5, 0]), 3) == 0
+    assert rows_follow(uint32([]), array("Q"), 3) == 1
+
+
+def test_sums_of_more_than_63_bits_are_refused() -> None:
+    packed = EXACT_COUNT.pack(*[0] * 6) + 2 * EXACT_COUNT.pack(0, 0, 1, 0, 2**62, 0)
+    with pytest.raises(OverflowError):
+        fold_counts(uint32([0, 0, 0]), uint32([0, 1, 1]), bytes([0, 0, 0]), packed, 0)

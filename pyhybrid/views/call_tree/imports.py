@@ -48,9 +48,17 @@ def import_frames(profile: Profile) -> set[int]:
 
 
 def summed_functions(profile: Profile) -> int:
-    """Return how many functions have no figures of their own, since only imports called them: at
-    least so many in a file of several processes."""
+    """Return how many functions have no figures of their own, since only imports of libraries
+    called them (assemble/import_calls.py): at least so many in a file of several processes."""
     return int(profile.meta.get("import_functions") or 0)
+
+
+def note_of_sums(profile: Profile) -> list[str]:
+    """Return the note, for views of each function, that imports have sums; none where all of them
+    are there."""
+    n = summed_functions(profile)
+    text = f"what imports of libraries called, {n:,} functions, is summed by module: a run with "
+    return [f"{text}--imports has each"] if n else []
 
 
 def import_line(modules: list[str]) -> str:
