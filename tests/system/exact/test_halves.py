@@ -18,7 +18,7 @@ FUNCTIONS = ("third", "sleeper", "rest")
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> None:
-    options = ("--mode", "hybrid", "--clock", "wall", "--hz", 997, "--format", "folded")
+    options = ("--imports", "--clock", "wall", "--hz", 997, "--format", "folded")
     run = pyhybrid(*options, TARGETS / "shares.py", 5, seed)
     profile = run.profile()
     check_invariants(profile)

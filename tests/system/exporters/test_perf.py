@@ -27,6 +27,7 @@ from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.needs("perf")
 
+NAMED = "python", "region", "pseudo"  # kinds of frames that have names by our map
 TURN = "work::Spinner::turn"  # newer versions of perf add the parameters
 
 # argv: rounds of a loop in Python and microseconds in C, twenty times.
@@ -297,7 +298,7 @@ def test_exact_paths(perfed: Path, profile: Profile) -> None:
         path, node = [], row.node
         while node:
             frame = frames[nodes.frame[node]]
-            path.append(perf_name(frame) if frame.kind in ("python", "region") else "C")
+            path.append(perf_name(frame) if frame.kind in NAMED else "C")
             node = nodes.parent[node]
         if row.self_ns:
             expected[profile.threads[row.thread].tid, row.self_ns, tuple(path)] += 1

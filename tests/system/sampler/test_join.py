@@ -70,7 +70,8 @@ def test_nested_c_and_python(
         pytest.skip("its code is bridged, as that of libraries is which are not known yet")
     hz, seconds = (1000, 9) if unwinder == "libunwind" else (10_000, long_enough(4.5, 9))
     options = (*FORCED, "--hz", hz, "--mode", mode, "--unwinder", unwinder)
-    run = pyhybrid(*options, TARGETS / "nested.py", seconds, env={"PYTHONPATH": str(chain)})
+    every = ("--imports",) if mode == "hybrid" else ()  # each path that was counted
+    run = pyhybrid(*options, *every, TARGETS / "nested.py", seconds, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
     (recorded,) = total(profile, "recorded")
