@@ -155,8 +155,8 @@ def fold_counts(
 
     Returns rows that stay; of each row that was which one it is, or which one it is below; then of
     the rows that are the parent and the fields of the count; and of each `number` (uint32, of the
-    function that a row is) CALLED_STAYS and CALLED_FOLDED, by which rows of it have calls.  What ran
-    at the end did so until `last_ticks`.
+    function that a row is) CALLED_STAYS and CALLED_FOLDED, by which rows of it have calls.  What
+    ran at the end did so until `last_ticks`.
     """
 
 def line_runs(table: Buffer, first_line: int, /) -> tuple[Uint32, Int64, int]:

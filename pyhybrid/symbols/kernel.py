@@ -36,12 +36,13 @@ class KernelSymbols:
         """Read it; it is empty where it cannot be read, or hides its addresses."""
         try:
             with open(path, "rb") as file:
-                lines = file.read().splitlines()
+                self._table = file.read()
         except OSError:
-            lines = []
+            self._table = b""
+        lines = self._table.splitlines()
         lines.sort()  # addresses have their leading zeros; of one address the global name is first
         if lines and lines[-1].startswith(b"0" * _DIGITS):
-            lines = []
+            self._table, lines = b"", []
         self._lines = lines
 
     def __bool__(self) -> bool:
@@ -70,8 +71,8 @@ class KernelSymbols:
         return (first, last) if first and last else None
 
     def _address(self, type_and_name: bytes) -> int | None:
-        found = (line for line in self._lines if line[_TYPE:] == type_and_name)
-        return next((int(line[:_DIGITS], 16) for line in found), None)
+        at = self._table.find(b" " + type_and_name + b"\n") - _DIGITS
+        return int(self._table[at : at + _DIGITS], 16) if at >= 0 else None
 
     def _same(self, at: int, digits: bytes) -> bool:
         line = self._lines[at]

@@ -177,8 +177,9 @@ static int run_fold_counts(const struct argument *in, struct result *out)
 {
     struct exact_tree tree = {
         .parent = in[0].data, .kept = in[2].data, .count = in[3].data, .n = in[0].n};
-    struct folded_counts to = {out[0].data, out[1].data, out[2].data, out[3].data, out[4].data,
-                               out[5].data, out[6].data, out[7].data, out[8].data, 0, 0, 0};
+    struct folded_counts to = {out[0].data, out[1].data, out[2].data, out[3].data,
+                               out[4].data, out[5].data, out[6].data, out[7].data,
+                               out[8].data, 0,           0,           0};
     if (!tree.n || in[3].n != tree.n * sizeof *tree.count)
         return -EINVAL;
     int r = exact_rows_fold(&tree, in[1].data, in[4].number, &to);

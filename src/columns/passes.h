@@ -211,7 +211,8 @@ struct folded_counts {
     uint32_t *place;  /* of each row as it was: which one it is, or what its sum hangs on */
     uint32_t *parent; /* of these rows, and of the sums, which follow; n */
     uint64_t *events, *calls, *resumes, *total_ticks, *since_ticks; /* the counts; n */
-    uint8_t *called; /* of each number: CALLED_STAYS | CALLED_FOLDED, where rows of it have calls; n_numbers */
+    uint8_t *
+        called; /* of each number: CALLED_STAYS | CALLED_FOLDED, where rows of it have calls; n_numbers */
     size_t n_rows, n, n_numbers;
 };
 

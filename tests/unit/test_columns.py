@@ -466,7 +466,9 @@ def test_folded_counts_are_sums_of_what_hangs_on_a_row(tree: Tree, data: st.Data
     )
     stays = {0} | {at for row in range(n) if kept[row] for at in (row, *above_of(parent, row))}
     assert rows.tolist() == sorted(stays)
-    hangs_on = [next(at for at in (row, *above_of(parent, row), 0) if at in stays) for row in range(n)]
+    hangs_on = [
+        next(at for at in (row, *above_of(parent, row), 0) if at in stays) for row in range(n)
+    ]
     assert place.tolist() == [rows.tolist().index(at) for at in hangs_on]
     sums: dict[int, list[int]] = {}
     for row in range(n):
@@ -492,14 +494,17 @@ def test_folded_counts_are_sums_of_what_hangs_on_a_row(tree: Tree, data: st.Data
     ]
     assert called.tolist() == [
         (CALLED_STAYS * any(counts[row][2] for row in stays if number[row] == each))
-        | (CALLED_FOLDED * any(counts[r][2] for r in range(n) if r not in stays and number[r] == each))
+        | (
+            CALLED_FOLDED
+            * any(counts[r][2] for r in range(n) if r not in stays and number[r] == each)
+        )
         for each in range(max(number) + 1)
     ]
 
 
 def above_of(parent: list[int], row: int) -> list[int]:
     """The rows above and the root."""
-    return above(parent, row) + [0]
+    return [*above(parent, row), 0]
 
 
 def test_rows_that_follow() -> None:

@@ -110,7 +110,11 @@ def test_what_stays_is_as_it_was(both: tuple[Profile, Profile]) -> None:
     """Modules and what leads to them, the program's functions and what these call."""
     whole, summed = map(rows, both)
     sums = {path for path in summed if path.endswith(SUMS)}
-    assert sums == {f"main/_find_and_load/{SUMS}", f"{STATEMENT}/{SUMS}", f"{STATEMENT}/setup/{SUMS}"}
+    assert sums == {
+        f"main/_find_and_load/{SUMS}",
+        f"{STATEMENT}/{SUMS}",
+        f"{STATEMENT}/setup/{SUMS}",
+    }
     folded = whole.keys() - summed.keys()
     assert folded == {
         "main/_find_and_load/_spec",

@@ -15,6 +15,7 @@ from pyhybrid.base.files import damage_in
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
+from pyhybrid.views.call_tree.imports import summed_functions
 from pyhybrid.views.diff.compared_paths import ComparedPaths
 from pyhybrid.views.diff.function_figures import Figures, Function, Sampled, run_figures
 from pyhybrid.views.diff.same_functions import SameFunctions
@@ -160,6 +161,7 @@ def _facts(profile: Profile) -> dict[str, str]:
     meta = profile.meta
     chosen = [f"-t {each}" for each in meta.get("functions") or ()]
     chosen += ["--c-calls"] if meta.get("c_calls") else []
+    chosen += ["imports by module"] if summed_functions(profile) else []
     return {
         "command": _command(profile.process.argv),
         "mode": str(meta.get("mode") or "sample"),
