@@ -96,6 +96,26 @@ def test_imports_are_one_line(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     assert "[import " not in whole
 
 
+def test_calls_of_imports_are_sums_unless_asked_for(pyhybrid: Callable[..., Run]) -> None:
+    """The same calls, of the same functions, and a note where sums are shown."""
+    counts, trees, n_nodes = [], [], []
+    for options in ((), ("--imports",)):
+        environment = {"PYTHONHASHSEED": "0"}
+        program = "import wave, http.server"
+        run = pyhybrid(*options, "--hz", "1", "-q", "-c", program, env=environment)
+        n_nodes.append(len(run.profile().nodes.parent))
+        calls = json.loads(pyhybrid("report", "--json").result.stdout)["calls"]
+        counts.append([calls["calls"], calls["n_traced"]])
+        trees.append(pyhybrid("report", "tree", "--imports").result.stdout)
+    assert counts[0] == counts[1] and counts[0][0] > 1000
+    assert n_nodes[0] < n_nodes[1] / 2
+    summed, whole = trees
+    assert "a run with --imports has each" in summed.splitlines()[0]
+    assert "[functions of imports]" in summed and "[functions of imports]" not in whole
+    assert "with --imports" not in whole
+    assert all("<module> (wave.py" in tree for tree in trees)
+
+
 COROUTINES = """
 import asyncio
 def burn(seconds):
