@@ -45,6 +45,7 @@ class View:
     selects = True  # has the options that choose samples
     has_exact_times = False  # which --compensate corrects
     has_native_lines = False  # by debug information
+    folds_imports = False  # unless --imports or --all-frames is given
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
@@ -71,10 +72,11 @@ class View:
                 shown = compensate(shown)
             if self.selects:
                 shown, notes = choose(shown, choice_of(args))
+            imports = not self.folds_imports or args.imports or args.all_frames
             if self.has_native_lines:
-                shown, more = with_debug_info(shown, args)
+                shown, more = with_debug_info(shown, args, imports or args.json)
                 notes = [*notes, *more]
-            if getattr(args, "imports", False) or getattr(args, "all_frames", False):
+            if self.folds_imports and imports:
                 from pyhybrid.views.call_tree.imports import note_of_sums
 
                 notes = [*notes, *note_of_sums(shown)]
@@ -107,7 +109,7 @@ class Summary(View):
 
     name = "summary"
     help = "what was measured, how well, and where the time went; also without a VIEW"
-    has_exact_times = has_native_lines = True
+    has_exact_times = has_native_lines = folds_imports = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """See View."""
@@ -155,7 +157,7 @@ class Tree(View):
 
     name = "tree"
     help = "the call tree: calls, times and samples"
-    has_exact_times = has_native_lines = True
+    has_exact_times = has_native_lines = folds_imports = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """See View."""

@@ -200,14 +200,19 @@ def add_debug_info(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile, list[str]]:
-    """Return the profile with inlined functions and native lines, unless not wanted; and notes."""
+def with_debug_info(
+    profile: Profile, args: argparse.Namespace, imports: bool = True
+) -> tuple[Profile, list[str]]:
+    """Return the profile with inlined functions and native lines, unless not wanted; and notes.
+
+    `imports` as of with_inlined().
+    """
     if args.no_inlines:
         if args.debuginfod:
             raise UsageError("--debuginfod is of no use with --no-inlines")
         return profile, []
     if not args.debuginfod:
-        return with_inlined(profile)
+        return with_inlined(profile, imports=imports)
     servers = Debuginfod()
     profile, notes = with_inlined(profile, servers.find)
     return profile, notes + servers.notes

@@ -301,30 +301,27 @@ def _named(profile: Profile, states: bytes) -> memoryview:
 def _kind(frame: Frame) -> int:
     if frame.kind not in ("python", "region"):
         return _NATIVE
-    if not _waiting().match(frame.name):
-        return _OTHER
-    file = "/" + (frame.file or "")
-    for kind, files, functions in _table():
-        if files.match(file) and functions.match(frame.name):
+    for kind, functions in _of_file("/" + (frame.file or "")):
+        if functions.match(frame.name):
             return kind
     return _OTHER
 
 
 @cache
-def _waiting() -> NamePatterns:
-    """Return the functions of all rows of the table."""
-    rows = table_beside(__file__, "idle")["where"]
-    return NamePatterns({name for each in rows for name in each["functions"]})
+def _of_file(file: str) -> list[tuple[int, NamePatterns]]:
+    """Return the kinds of functions that wait in a file, which few have."""
+    table, every = _table()
+    return [row[1:] for row in table if row[0].match(file)] if every.match(file) else []
 
 
 @cache
-def _table() -> list[tuple[int, NamePatterns, NamePatterns]]:
+def _table() -> tuple[list[tuple[NamePatterns, int, NamePatterns]], NamePatterns]:
+    """Return the rows of the table, and the files of all of them."""
     kinds = {"loop": _LOOP, "wait": _WAIT, "pool": _POOL, "idle": _IDLE}
-    return [
-        (
-            kinds[each["kind"]],
-            NamePatterns([f"*/{file}" for file in each["file"]]),
-            NamePatterns(each["functions"]),
-        )
-        for each in table_beside(__file__, "idle")["where"]
+    rows = table_beside(__file__, "idle")["where"]
+    files = [[f"*/{file}" for file in each["file"]] for each in rows]
+    table = [
+        (NamePatterns(of_row), kinds[each["kind"]], NamePatterns(each["functions"]))
+        for of_row, each in zip(files, rows, strict=True)
     ]
+    return table, NamePatterns({file for of_row in files for file in of_row})

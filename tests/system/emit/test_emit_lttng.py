@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from exact_support import python_calls
 from lttng_support import BEGINS, ENDS, Event, Lttng
 from support import TARGETS, Run
-
-from pyhybrid.base.pseudo_frames import IMPORT_FUNCTIONS
 
 pytestmark = pytest.mark.needs("lttng")
 
@@ -81,11 +80,7 @@ def test_as_many_as_the_profile_has(lttng: Lttng, pyhybrid: Callable[..., Run]) 
     assert not lttng.stop()
     events = lttng.events()
     check_whole(events)
-    profile = run.profile()
-    frame_of, frames = profile.nodes.frame, profile.frames
-    of_python = {f.id for f in frames.values() if f.kind == "python"}
-    of_python |= {f.id for f in frames.values() if f.symbol == IMPORT_FUNCTIONS}
-    calls = sum(row.calls for row in profile.exact if frame_of[row.node] in of_python)
+    calls = python_calls(run.profile())
     assert sum(e.name == "py_start" for e in events) == calls > 100
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from exact_support import python_calls
 from perfstubs_support import build_tool
 from support import PATIENCE_S, TARGETS, Run
 from usdt_support import (
@@ -351,11 +352,7 @@ def test_by_path_before_programs_start(tmp_path: Path) -> None:
     assert chosen(counts(printed, before=f"{other.pid}, ")) == STARTS
     assert of_program["child"] == 1
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
-        calls = sum(
-            row.calls
-            for row in profile.exact
-            if profile.frames[profile.nodes.frame[row.node]].kind == "python"
-        )
+        calls = python_calls(profile)
     assert sum(of_program.values()) == calls
 
 

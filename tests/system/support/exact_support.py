@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pyhybrid.base.pseudo_frames import IMPORT_FUNCTIONS
 from pyhybrid.tables import Exact
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_native
@@ -21,6 +22,13 @@ class Counts:
 
     calls: int = 0
     callers: Counter[str] = field(default_factory=Counter)
+
+
+def python_calls(profile: Profile) -> int:
+    """All calls of Python functions, those that imports ran too."""
+    frames, frame_of = profile.frames.values(), profile.nodes.frame
+    python = {f.id for f in frames if f.kind == "python" or f.symbol == IMPORT_FUNCTIONS}
+    return sum(row.calls for row in profile.exact if frame_of[row.node] in python)
 
 
 def key(profile: Profile, node: int) -> str:
