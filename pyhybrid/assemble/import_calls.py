@@ -127,7 +127,7 @@ def _kinds(spool: Spool, words: Iterable[int]) -> Iterator[int]:
             yield _OWN
         elif _begins_import(code):
             yield _IMPORT
-        elif code.qualname == "<module>":
+        elif code.qualname == "<module>" and not file.startswith("<string"):  # what exec() runs
             yield _MODULE
         else:
             yield _KEPT if (code.qualname, file, code.first_line) in facts else _OTHER

@@ -49,6 +49,7 @@ def spool_of(**meta: object) -> SpoolWriter:
 def put(spool: SpoolWriter, *paths: tuple[str, int, int, dict[str, int]]) -> None:
     """Nodes by their paths of names, with calls, ticks and what else was counted; 1 tick = 1 ns."""
     words = {**WORD, "sub": SUBMODULE, "mine": OWN_MODULE, "region": region(1), "full": pseudo(6)}
+    words["text"] = python(len(CODES) + 3, 0)
     numbers = {"": 0}
     for path, calls, ticks, more in paths:
         above, _, name = path.rpartition("/")
@@ -213,6 +214,24 @@ def test_regions_and_what_is_not_told_apart_stay(tmp_path: Path) -> None:
     with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
         below = {path.rpartition("/")[2] for path in rows(profile)}
     assert {"phase", "[tree full]", "setup"} <= below and SUMS not in below
+
+
+def test_what_exec_runs_is_no_module(tmp_path: Path) -> None:
+    """Dataclasses and the like run a text for each class."""
+    spool = spool_of(imports=False)
+    spool.code(len(CODES) + 3, "<module>", "<string>", 1)
+    put(
+        spool,
+        ("main", 1, 1000, {}),
+        ("main/_find_and_load", 1, 900, {}),
+        ("main/_find_and_load/<module>", 1, 800, {}),
+        ("main/_find_and_load/<module>/setup", 2, 100, {}),
+        ("main/_find_and_load/<module>/setup/text", 2, 50, {}),
+    )
+    spool.clock(10**6, 10**6)
+    spool.end()
+    with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        assert rows(profile)[f"main/_find_and_load/<module>/{SUMS}"] == (4, 0, 0, 0, 100, 100)
 
 
 def test_what_still_ran_has_its_time(tmp_path: Path) -> None:

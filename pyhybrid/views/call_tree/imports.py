@@ -57,8 +57,10 @@ def note_of_sums(profile: Profile) -> list[str]:
     """Return the note, for views of each function, that imports have sums; none where all of them
     are there."""
     n = summed_functions(profile)
-    text = f"what imports of libraries called, {n:,} functions, is summed by module: a run with "
-    return [f"{text}--imports has each"] if n else []
+    text = (
+        f"calls of {n:,} functions by imports of libraries are sums, and of others those that led "
+    )
+    return [f"{text}to no module: a run with --imports has each"] if n else []
 
 
 def import_line(modules: list[str]) -> str:
