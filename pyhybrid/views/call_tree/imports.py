@@ -57,10 +57,8 @@ def note_of_sums(profile: Profile) -> list[str]:
     """Return the note, for views of each function, that imports have sums; none where all of them
     are there."""
     n = summed_functions(profile)
-    text = (
-        f"calls of {n:,} functions by imports of libraries are sums, and of others those that led "
-    )
-    return [f"{text}to no module: a run with --imports has each"] if n else []
+    what = f"calls of {n:,} functions by imports of libraries, and of others those that led to no"
+    return [f"{what} module, are sums: a run with --imports has each"] if n else []
 
 
 def import_line(modules: list[str]) -> str:
