@@ -31,6 +31,12 @@ pytestmark = pytest.mark.version
 
 OF_NESTED = {*NESTED, "<module>", "Thread._bootstrap"}
 FORCED = ("--hz", "10000", "--format", "folded")
+# By mode: the halves are compared, so each path that was counted is to be there.
+IN_MODE = {
+    "sample": ("--mode", "sample"),
+    "trace": ("--mode", "trace"),
+    "hybrid": ("--mode", "hybrid", "--imports"),
+}
 
 
 def only(names: list[str], kept: set[str]) -> list[str]:
@@ -69,9 +75,8 @@ def test_nested_c_and_python(
     if JIT and unwinder == "table":
         pytest.skip("its code is bridged, as that of libraries is which are not known yet")
     hz, seconds = (1000, 9) if unwinder == "libunwind" else (10_000, long_enough(4.5, 9))
-    options = (*FORCED, "--hz", hz, "--mode", mode, "--unwinder", unwinder)
-    every = ("--imports",) if mode == "hybrid" else ()  # each path that was counted
-    run = pyhybrid(*options, *every, TARGETS / "nested.py", seconds, env={"PYTHONPATH": str(chain)})
+    options = (*FORCED, "--hz", hz, *IN_MODE[mode], "--unwinder", unwinder)
+    run = pyhybrid(*options, TARGETS / "nested.py", seconds, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
     (recorded,) = total(profile, "recorded")
@@ -138,7 +143,7 @@ def check_call(caller: str, between: list[str], callee: str, names: list[str]) -
 @pytest.mark.further
 @both_modes
 def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
-    profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 1.5).profile()
+    profile = pyhybrid(*FORCED, *IN_MODE[mode], TARGETS / "calls.py", 1.5).profile()
     check(profile)
     (recorded,) = total(profile, "recorded")
     checked = 0
@@ -166,7 +171,7 @@ def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
 def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], mode: str) -> None:
     """As the eval loop resumes one, or takes a value from it, there is such an instant."""
     program = (TARGETS / "generators.py", long_enough(1.5, 9))
-    profile = pyhybrid(*FORCED, "--mode", mode, *program).profile()
+    profile = pyhybrid(*FORCED, *IN_MODE[mode], *program).profile()
     check(profile)
     path = ["produces", "consumes", "outer", "middle", "inner"]
     checked = unknown = 0
@@ -185,7 +190,7 @@ def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], m
 @pytest.mark.engine
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.slow), "hybrid"])
 def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> None:
-    options = ("--mode", mode, "--format", "folded")
+    options = (*IN_MODE[mode], "--format", "folded")
     run = pyhybrid(*options, TARGETS / "nested.py", 0.05, 64, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
