@@ -19,6 +19,7 @@ from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.tree import Strings, Tree
+from pyhybrid.report.screen import MOST_COUNTING, MOST_SAMPLING
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
 from pyhybrid.report.summary import Summary, summarize
@@ -118,6 +119,8 @@ class Meta(Record):
     plumbing: bool
     import_frame: int
     gpu: GpuMeta | None  # null: nothing is known of one
+    most_counting: float  # from here on costs need care: shares of the CPU time
+    most_sampling: float
 
 
 class Html(Exporter):
@@ -172,6 +175,8 @@ class Html(Exporter):
             plumbing=plumbing,
             import_frame=tree.import_frame,
             gpu=gpu,
+            most_counting=MOST_COUNTING,
+            most_sampling=MOST_SAMPLING,
         )
         shown = plain(meta)
         for name in LEFT_OUT:

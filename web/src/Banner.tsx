@@ -70,7 +70,7 @@ function sampled({ summary: s, meta }: Profile): Fact[] {
   return found;
 }
 
-function costs({ summary: s }: Profile): Fact[] {
+function costs({ summary: s, meta }: Profile): Fact[] {
   const parts: string[] = [];
   if (s.cost.overhead !== null) parts.push(`sampling ${share(s.cost.overhead)}`);
   const counting = s.cost.counting_ns !== null && s.run.cpu_ns ? s.cost.counting_ns / s.run.cpu_ns : null;
@@ -78,7 +78,8 @@ function costs({ summary: s }: Profile): Fact[] {
   if (!parts.length) return [];
   const handler = s.cost.handler_median_ns === null ? "" : `signal handler: median ${time(s.cost.handler_median_ns)}, p99 ${time(s.cost.handler_p99_ns ?? 0)}; `;
   const turns = s.calls === null ? "" : `${count(s.calls.turns)} calls and resumes counted`;
-  return [{ name: "cost", value: parts.join(", "), help: `of the CPU time, estimated; ${handler}${turns}`, amber: (s.cost.overhead ?? 0) > 0.1 || (counting ?? 0) > 0.3 }];
+  const amber = (s.cost.overhead ?? 0) >= meta.most_sampling || (counting ?? 0) >= meta.most_counting;
+  return [{ name: "cost", value: parts.join(", "), help: `of the CPU time, estimated; ${handler}${turns}`, amber }];
 }
 
 /** What shows more of a finding; null: nothing in particular. */
@@ -106,31 +107,34 @@ function Findings({ profile, found, change }: { profile: Profile; found: Finding
   );
 }
 
-export function Banner({ profile, change }: { profile: Profile; change: (patch: Partial<State>) => void }) {
+/** `folded`: only what needs care. */
+export function Banner({ profile, folded, change }: { profile: Profile; folded: boolean; change: (patch: Partial<State>) => void }) {
   const { summary: s, meta } = profile;
   const program = [s.run.argv[0]?.replace(/.*\//, ""), ...s.run.argv.slice(1)].filter(Boolean).join(" ") || "?";
   const where = [when(meta.start_unix_ns), `Python ${s.run.python}`, `pid ${s.run.pid}`, meta.host, meta.cpu].filter(Boolean).join(" · ");
   const notes = [...(s.run.complete ? [] : ["the process was killed, or the end of its profile is missing"]), ...s.notes];
   return (
-    <header>
+    <header class={folded ? "folded" : ""}>
       <h1 title={s.run.argv.join(" ")}>{program}</h1>
-      <p class="muted where">{where}</p>
+      {!folded && <p class="muted where">{where}</p>}
       <dl class="facts">
-        {facts(profile).map((fact) => (
-          <div key={fact.name} class={fact.amber ? "amber" : ""} title={fact.help}>
-            <dt>{fact.name}</dt>
-            <dd>{fact.value}</dd>
-          </div>
-        ))}
-        {meta.sources.length > 0 && (
+        {facts(profile)
+          .filter((fact) => fact.amber || !folded)
+          .map((fact) => (
+            <div key={fact.name} class={fact.amber ? "amber" : ""} title={fact.help}>
+              <dt>{fact.name}</dt>
+              <dd>{fact.value}</dd>
+            </div>
+          ))}
+        {!folded && meta.sources.length > 0 && (
           <div title="Before you send it: --no-source leaves it out.">
             <dt>holds</dt>
             <dd>source text</dd>
           </div>
         )}
       </dl>
-      {s.findings.length > 0 && <Findings profile={profile} found={s.findings} change={change} />}
-      {notes.length > 0 && (
+      {!folded && s.findings.length > 0 && <Findings profile={profile} found={s.findings} change={change} />}
+      {!folded && notes.length > 0 && (
         <ul class="notes">
           {notes.map((note) => (
             <li key={note}>{note}</li>

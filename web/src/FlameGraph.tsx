@@ -1,13 +1,17 @@
 // A flame graph on a canvas: the root above, each function below what called it.  Keys and a line of text
-// tell the same to those who do not see it.
+// tell the same to those who do not see it.  It is as high as it is deep, and the page scrolls over it: the
+// canvas is as high as the window, stays in it, and has the rows that are there.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { exactOf, gpuOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
-import { prepare, type Palette } from "./colors";
+import { patternsOf, prepare, type Palette } from "./colors";
+import { useHeight, useListener, usePaper } from "./environment";
 import { percent, plural, time } from "./format";
 import { KINDS, type Paths } from "./paths";
 import type { Weights } from "./selection";
 
 export const ROW = 18;
+const PAPER_ROWS = 75; // as many are printed: one page
+const FINE = 1.5; // times as small is print
 const USUAL = "module_call_impl::forward"; // is as wide as most names, character by character
 
 export interface FlameProps {
@@ -27,15 +31,21 @@ export interface FlameProps {
   paint?: (box: Box) => string;
   /** What else there is to say of one. */
   tell?: (box: Box) => string;
-  /** CSS pixels, at most. */
-  height: number;
+  /** CSS pixels, at most: it has a scroller of its own. */
+  height?: number;
   width: number;
+  /** Do kinds of functions have patterns? */
+  patterns?: boolean;
 }
 
 export function FlameGraph(props: FlameProps) {
-  const { profile, sums, roots, colors, matches, selected, focus, flip = false, width, paint, tell } = props;
+  const { profile, sums, roots, colors, matches, selected, focus, flip = false, paint, tell, patterns = false } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
+  const extent = useRef<HTMLDivElement>(null);
+  const windowHeight = useHeight();
+  const isPaper = usePaper();
+  const width = isPaper ? FINE * props.width : props.width;
   const [hover, setHover] = useState<{ box: Box; x: number; y: number } | null>(null);
   const [cursor, setCursor] = useState<Box | null>(null);
   const [top, setTop] = useState(0);
@@ -44,8 +54,11 @@ export function FlameGraph(props: FlameProps) {
   const boxes = useMemo(() => layout(roots, width, focus, sums), [roots, width, focus, sums]);
   const depth = boxes.reduce((most, each) => Math.max(most, each.depth + 1), 1);
   const wanted = depth * ROW;
-  const height = Math.min(wanted, props.height);
+  const isOwn = props.height !== undefined && !isPaper;
+  const height = Math.min(wanted, isPaper ? PAPER_ROWS * ROW : isOwn ? Math.floor(props.height! / ROW) * ROW : windowHeight);
   const yOf = (each: Box) => (flip ? wanted - (each.depth + 1) * ROW : each.depth * ROW);
+  /** How much of it is above the canvas. */
+  const above = () => (isPaper ? Number(flip) * (wanted - height) : canvas.current!.getBoundingClientRect().top - extent.current!.getBoundingClientRect().top);
 
   useEffect(() => {
     setCursor(null);
@@ -54,29 +67,33 @@ export function FlameGraph(props: FlameProps) {
   useLayoutEffect(() => {
     if (flip && scroller.current) scroller.current.scrollTop = wanted;
   }, [boxes, flip]);
+  useLayoutEffect(() => setTop(above())); // also where what stands before it has become higher
+  useListener(window, "scroll", () => setTop(above()));
 
   useLayoutEffect(() => {
-    const context = prepare(canvas.current!, width, height);
+    const context = prepare(canvas.current!, width, height, isPaper);
+    const scroll = above();
+    context.translate(0, -scroll);
+    const textures = patterns && !paint ? patternsOf(context, colors) : [];
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     const character = context.measureText(USUAL).width / USUAL.length;
-    const scroll = scroller.current!.scrollTop;
     for (const each of boxes) {
-      const y = yOf(each) - scroll;
-      if (y < -ROW || y > height) continue;
-      draw(context, each, y, profile, colors, matches, selected, character, sums.narrow?.frame === each.frame, paint);
+      const y = yOf(each);
+      if (y < scroll - ROW || y > scroll + height) continue;
+      draw(context, each, y, profile, colors, matches, selected, character, sums.narrow?.frame === each.frame, textures, paint);
     }
     const marked = cursor ?? hover?.box;
     if (marked) {
       context.strokeStyle = colors.outline;
       context.lineWidth = cursor ? 2 : 1;
-      context.strokeRect(marked.x + 0.5, yOf(marked) - scroll + 0.5, Math.max(marked.width - 1.5, 1), ROW - 2);
+      context.strokeRect(marked.x + 0.5, yOf(marked) + 0.5, Math.max(marked.width - 1.5, 1), ROW - 2);
     }
-  }, [boxes, colors, matches, selected, hover?.box, cursor, top, height, width, paint]);
+  }, [boxes, colors, matches, selected, hover?.box, cursor, top, height, width, paint, patterns, isPaper]);
 
   const at = (event: MouseEvent): Box | null => {
     const place = canvas.current!.getBoundingClientRect();
-    const y = event.clientY - place.top + scroller.current!.scrollTop;
+    const y = event.clientY - extent.current!.getBoundingClientRect().top;
     const x = event.clientX - place.left;
     const row = flip ? depth - 1 - Math.floor(y / ROW) : Math.floor(y / ROW);
     return boxes.find((each) => each.depth === row && each.frame !== REST && x >= each.x && x < each.x + each.width) ?? null;
@@ -104,10 +121,10 @@ export function FlameGraph(props: FlameProps) {
       const next = cursor ? neighbour(boxes, now, event.key, step) : now;
       if (!next) return;
       setCursor(next);
-      const y = yOf(next);
-      const shown = scroller.current!;
-      if (y < shown.scrollTop) shown.scrollTop = y;
-      if (y + ROW > shown.scrollTop + height) shown.scrollTop = y + ROW - height;
+      const room = isOwn ? scroller.current!.getBoundingClientRect() : { top: document.querySelector(".toolbar")!.getBoundingClientRect().bottom, bottom: windowHeight };
+      const y = extent.current!.getBoundingClientRect().top + yOf(next);
+      const off = Math.min(0, y - Math.max(0, room.top)) + Math.max(0, y + ROW - room.bottom);
+      if (off) (isOwn ? scroller.current! : window).scrollBy(0, off);
     } else if (event.key === "Enter" && cursor) {
       zoom(cursor);
     } else if (event.key === "Backspace" && focus.length) {
@@ -118,8 +135,8 @@ export function FlameGraph(props: FlameProps) {
   const told = cursor ?? hover?.box ?? null;
   return (
     <div class="flame">
-      <div ref={scroller} class="scroller" onScroll={(event) => setTop(event.currentTarget.scrollTop)} style={{ height: `${height}px` }}>
-        <div style={{ height: `${wanted}px` }}>
+      <div ref={scroller} class={isOwn ? "scroller" : ""} onScroll={() => setTop(above())} style={isOwn ? { height: `${height}px` } : {}}>
+        <div ref={extent} style={isPaper ? {} : { height: `${wanted}px` }}>
           <canvas
             ref={canvas}
             tabIndex={0}
@@ -139,6 +156,7 @@ export function FlameGraph(props: FlameProps) {
           />
         </div>
       </div>
+      {isPaper && height < wanted && <p class="muted note">{plural((wanted - height) / ROW, "more row")}</p>}
       {hover && <Tip box={hover.box} x={hover.x} y={hover.y} profile={profile} sums={sums} all={all} more={tell?.(hover.box) ?? ""} />}
       <p class="spoken" aria-live="polite">
         {told && cursor ? spoken(told, profile, sums, pathOf(told), tell?.(told) ?? "") : ""}
@@ -157,6 +175,7 @@ function draw(
   selected: number,
   character: number,
   isNarrow: boolean,
+  textures: readonly (CanvasPattern | null)[],
   paint?: (box: Box) => string,
 ): void {
   const { frame, x, width } = each;
@@ -170,9 +189,15 @@ function draw(
   const isRoot = frame === 0;
   const isMatch = matches !== null && matches[frame] === 1;
   context.globalAlpha = (each.isContext ? 0.5 : 1) * (matches && !isMatch && !isRoot ? 0.35 : 1);
-  context.fillStyle = isRoot ? colors.off : isMatch ? colors.match : isNarrow ? colors.narrow : paint ? paint(each) : colors.kinds[profile.frames.kind[frame]!]!;
+  const color = isRoot ? colors.off : isMatch ? colors.match : isNarrow ? colors.narrow : paint ? paint(each) : colors.kinds[profile.frames.kind[frame]!]!;
+  context.fillStyle = color;
   const wide = Math.max(width - (width > 3 ? 1 : 0.2), 0.4);
   context.fillRect(x, y, wide, ROW - 1);
+  const texture = isRoot || isNarrow || isMatch ? null : textures[profile.frames.kind[frame]!];
+  if (texture) {
+    context.fillStyle = texture;
+    context.fillRect(x, y, wide, ROW - 1);
+  }
   if (isNarrow) drawStripes(context, x, y, wide, colors);
   if (profile.isInlined(frame) && width > 4) {
     // Inlined code has no call of its own: a broken edge.
@@ -187,9 +212,13 @@ function draw(
   const room = Math.floor((width - 8) / character);
   if (room >= 3) {
     context.globalAlpha = each.isContext ? 0.7 : 1;
+    const name = cut(isRoot ? "all" : isNarrow ? narrowName(profile.inBox(frame), each.weight, room) : profile.inBox(frame), room);
+    if (texture) {
+      context.fillStyle = color;
+      context.fillRect(x + 2, y + 2, Math.min(context.measureText(name).width, width - 6) + 4, ROW - 5);
+    }
     context.fillStyle = isMatch ? colors.onMatch : colors.text;
-    const name = isRoot ? "all" : isNarrow ? narrowName(profile.inBox(frame), each.weight, room) : profile.inBox(frame);
-    context.fillText(cut(name, room), x + 4, y + ROW / 2, width - 6);
+    context.fillText(name, x + 4, y + ROW / 2, width - 6);
   }
   context.globalAlpha = 1;
 }
@@ -256,7 +285,13 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
       <div>
         {time(box.weight)}, {percent(box.weight, sums.all)}
         {all < sums.all * 0.999 && ` (${percent(box.weight, all)} of this view)`}
-        {self !== null && <span class="muted"> · itself {time(self)}</span>}
+        {self !== null && (
+          <span class="muted">
+            {" "}
+            · itself {time(self)}
+            {self > 0 && `, ${percent(self, sums.all)}`}
+          </span>
+        )}
       </div>
       {sums.narrow?.frame === frame && <div class="muted">drawn narrower than its time, for the rest to be seen</div>}
       {more && <div>{more}</div>}

@@ -70,9 +70,9 @@ export function FunctionTable({ profile, rows, all, noExact, ...rest }: Function
 function Share({ part, all, most }: { part: number; all: number; most: number }) {
   if (!part) return null;
   return (
-    <span class="share" title={time(part)}>
+    <span class="share" title={`${percent(part, all)}, ${time(part)}`}>
       <span class="bar" style={{ width: `${Math.min(100, (100 * part) / most)}%` }} />
-      {percent(part, all)}
+      {percent(part, all)} <small>{time(part)}</small>
     </span>
   );
 }

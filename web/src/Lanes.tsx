@@ -8,12 +8,11 @@ import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
 
 export const LANE = 26;
 const AXIS = 18;
-const LAST = 4; // characters of a thread's name: they tell those of a pool apart
 const FIRST = 8; // lanes that are shown at once
 
 /** CSS pixels of the names, and of the lanes beside them. */
 export function laneWidths(all: number): [names: number, lanes: number] {
-  const names = Math.min(190, all * 0.28);
+  const names = Math.min(190, Math.max(150, all * 0.28));
   return [names, Math.max(50, all - names)];
 }
 
@@ -85,10 +84,7 @@ export function Lanes(props: LanesProps) {
                 props.onThreads(pressed ? (more ? others : []) : more ? [...others, thread] : [thread]);
               }}
             >
-              <span class="name">
-                <span>{each.name.slice(0, -LAST)}</span>
-                <span>{each.name.slice(-LAST)}</span>
-              </span>
+              <span class="name">{each.name}</span>
               <span class="muted">{percent(each.weight, weight)}</span>
             </button>
           );

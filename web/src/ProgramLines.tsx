@@ -13,7 +13,8 @@ export interface ProgramLinesProps {
   lines: readonly ProgramLine[];
   /** What 100 % is. */
   all: number;
-  onLine: (file: string, line: number) => void;
+  /** null: there is no source to show. */
+  onLine: ((file: string, line: number) => void) | null;
 }
 
 export function ProgramLines({ profile, lines, all, onLine }: ProgramLinesProps) {
@@ -27,10 +28,10 @@ export function ProgramLines({ profile, lines, all, onLine }: ProgramLinesProps)
       <ol>
         {shown.map(({ file, line, weight }) => (
           <li key={`${file}:${line}`}>
-            <button title={`${file}:${line}, ${time(weight)}: show its source`} onClick={() => onLine(file, line)}>
+            <button disabled={!onLine} title={`${file}:${line}${onLine ? ": show its source" : ""}`} onClick={() => onLine?.(file, line)}>
               <span class="share">
                 <span class="bar" style={{ width: `${(100 * weight) / most}%` }} />
-                {percent(weight, all)}
+                {percent(weight, all)} <small>{time(weight)}</small>
               </span>
               <b>
                 {file.replace(/.*\//, "")}:{line}

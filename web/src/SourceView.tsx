@@ -40,9 +40,7 @@ export function SourceView({ profile, sums, lines, file, line, onFile, height }:
   useEffect(() => {
     show(line || hot[0] || 1);
   }, [chosen, line]);
-  if (!chosen) {
-    return <p class="empty">{sources.length ? "No source." : "This page has no source text: the files were not there, or it was written with --no-source."}</p>;
-  }
+  if (!chosen) return null;
   let before = 0;
   return (
     <div class="source">

@@ -9,6 +9,7 @@ import { LANE, laneWidths } from "./Lanes";
 import type { Profile, Step } from "./profile";
 
 const MARK = 6; // pixels above the boxes, for the marks of slow ones
+const ROOMY = 180; // pixels of a lane's name
 const APART = 4; // pixels of a step: from there on a gap separates it from the next one
 
 export interface StepsProps {
@@ -79,9 +80,11 @@ export function Steps({ profile, colors, from, to, onTime, ...props }: StepsProp
   return (
     <section class="lanes steps" aria-label="Steps of the training">
       <div class="names" style={{ width: `${labels}px` }}>
-        <span class="lane" title="by wall-clock time">
+        <span class="lane" title={`median ${time(median_ns)}, by wall-clock time`}>
           <span class="name">{plural(steps.length, "step")}</span>
-          <span class="muted">median {time(median_ns)}</span>
+          <span class="muted">
+            {labels < ROOMY ? "med." : "median"} {time(median_ns)}
+          </span>
         </span>
       </div>
       <canvas

@@ -2,10 +2,13 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { count, plural } from "./format";
+import { usePaper } from "./environment";
 import type { Paths } from "./paths";
 
 const ROW = 22;
 const MORE = 12; // rows above and below those in sight
+const HEIGHT = 396;
+const PAPER_ROWS = 40; // the first ones are printed
 
 export interface Head<K extends string> {
   key: K;
@@ -35,9 +38,9 @@ export function Table<R extends { frame: number }, K extends string>(props: Tabl
   const { paths, rows, heads, selected } = props;
   const [top, setTop] = useState(0);
   const scroller = useRef<HTMLDivElement>(null);
-  const height = 396;
-  const first = Math.max(0, Math.floor(top / ROW) - MORE);
-  const shown = rows.slice(first, first + Math.ceil(height / ROW) + 2 * MORE);
+  const isPaper = usePaper();
+  const first = isPaper ? 0 : Math.max(0, Math.floor(top / ROW) - MORE);
+  const shown = rows.slice(first, first + (isPaper ? PAPER_ROWS : Math.ceil(HEIGHT / ROW) + 2 * MORE));
   const sorted = (key: K | "name") => (props.sort === key ? (props.ascending ? "ascending" : "descending") : "none");
   const classOf = (each: Head<K>) => `${each.isGrey ? "grey" : ""} ${each.isExtra && each.key !== props.sort ? "extra" : ""} ${each.isExact && each.key !== props.sort ? "exact" : ""}`;
   const move = (event: KeyboardEvent) => {
@@ -49,11 +52,11 @@ export function Table<R extends { frame: number }, K extends string>(props: Tabl
       const y = next * ROW;
       const box = scroller.current!;
       if (y < box.scrollTop) box.scrollTop = y;
-      if (y + 2 * ROW > box.scrollTop + height) box.scrollTop = y + 2 * ROW - height;
+      if (y + 2 * ROW > box.scrollTop + HEIGHT) box.scrollTop = y + 2 * ROW - HEIGHT;
     } else if (event.key === "Enter" && selected) props.onSelect(selected, true);
   };
   return (
-    <div ref={scroller} class="scroller" style={{ height: `${height}px` }} tabIndex={0} onKeyDown={move} onScroll={(event) => setTop(event.currentTarget.scrollTop)} aria-label="Functions: arrow keys choose one, Enter shows its callers and callees">
+    <div ref={scroller} class="scroller" style={isPaper ? {} : { height: `${HEIGHT}px` }} tabIndex={0} onKeyDown={move} onScroll={(event) => setTop(event.currentTarget.scrollTop)} aria-label="Functions: arrow keys choose one, Enter shows its callers and callees">
       <table aria-rowcount={rows.length + 1}>
         <thead>
           <tr>
@@ -96,7 +99,7 @@ export function Table<R extends { frame: number }, K extends string>(props: Tabl
               </td>
             </tr>
           ))}
-          {first + shown.length < rows.length && <tr class="room" style={{ height: `${(rows.length - first - shown.length) * ROW}px` }} />}
+          {!isPaper && first + shown.length < rows.length && <tr class="room" style={{ height: `${(rows.length - first - shown.length) * ROW}px` }} />}
         </tbody>
       </table>
     </div>

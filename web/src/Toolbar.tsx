@@ -3,7 +3,7 @@ import { time } from "./format";
 import { KINDS, type Profile } from "./profile";
 import { KIND_NAMES } from "./FlameGraph";
 import type { Gil, Imports } from "./selection";
-import { IMPORTS, VIEWS, type State, type Theme, type View } from "./state";
+import { IMPORTS, type State, type Theme, type View } from "./state";
 import type { Frames } from "./tree";
 
 const TITLES: Record<View, [title: string, help: string]> = {
@@ -16,8 +16,21 @@ const TITLES: Record<View, [title: string, help: string]> = {
 
 const IMPORT_NAMES: Record<Imports, string> = { box: "one narrow box", all: "all frames", out: "left out" };
 
+/** What selects say, which are not printed. */
+function choicesOf({ frames, gil, measure, search }: State): string[] {
+  return [
+    ...(frames === "all" ? [] : [frames === "plumbing" ? "with plumbing" : `${frames} frames only`]),
+    ...(gil === "any" ? [] : [`GIL ${gil}`]),
+    ...(measure === "samples" ? [] : [`width is ${measure === "gpu" ? "time on the GPU" : "exact time"}`]),
+    ...(search ? [`search ${search}`] : []),
+  ];
+}
+
 interface ToolbarProps {
   profile: Profile;
+  views: readonly View[];
+  /** Folds what stands above, or unfolds it. */
+  onFold: () => void;
   state: State;
   hasExact: boolean;
   hasGpu: boolean;
@@ -27,7 +40,7 @@ interface ToolbarProps {
   change: (patch: Partial<State>) => void;
 }
 
-export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, nSamples, change }: ToolbarProps) {
+export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, matched, badSearch, nSamples, change }: ToolbarProps) {
   const withPlumbing = state.frames === "plumbing";
   const isPart = state.threads.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
   const measures = [
@@ -37,7 +50,10 @@ export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, 
   ].filter((each) => each.isHere);
   return (
     <nav class="toolbar" aria-label="What to show">
-      <Tabs views={VIEWS.filter((view) => view !== "calls" || profile.summary.durations.length > 0)} view={state.view} change={change} />
+      <button class="fold" aria-expanded={!state.folded} title={`${state.folded ? "show" : "fold"} what stands above (h)`} onClick={onFold}>
+        {state.folded ? "▸" : "▾"} head
+      </button>
+      <Tabs views={views} view={state.view} change={change} />
       <Search state={state} matched={matched} badSearch={badSearch} change={change} />
       {profile.meta.processes.length > 1 && <ProcessChoice profile={profile} threads={state.threads} change={change} />}
       <label>
@@ -89,6 +105,7 @@ export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, 
         </label>
       )}
       <span class="muted chosen" role="status">
+        <span class="paper">{[TITLES[state.view][0], ...choicesOf(state)].join(", ")}: </span>
         {nSamples}
         {state.imports === "out" && ", without imports"}
         {(state.from !== null || state.to !== null) && ` from ${time(state.from ?? 0)} to ${time(state.to ?? profile.end)}`}
@@ -178,7 +195,15 @@ export function ThemeButton({ dark, change }: { dark: boolean; change: (patch: {
   );
 }
 
-export function Legend({ profile, hasTime, isNarrow }: { profile: Profile; hasTime: boolean; isNarrow: boolean }) {
+interface LegendProps {
+  profile: Profile;
+  hasTime: boolean;
+  isNarrow: boolean;
+  patterns: boolean;
+  onPatterns: (patterns: boolean) => void;
+}
+
+export function Legend({ profile, hasTime, isNarrow, patterns, onPatterns }: LegendProps) {
   const used = KINDS.filter((kind, i) => (kind !== "region" && kind !== "pseudo") || profile.frames.kind.includes(i));
   return (
     <p class="legend">
@@ -194,6 +219,9 @@ export function Legend({ profile, hasTime, isNarrow }: { profile: Profile; hasTi
           imports, narrower than their time
         </span>
       )}
+      <label title="kinds of functions are told apart by patterns, too">
+        <input type="checkbox" checked={patterns} onChange={(event) => onPatterns(event.currentTarget.checked)} /> patterns
+      </label>
       {hasTime && (
         <span class="gil">
           threads: <i class="held" />

@@ -16,6 +16,8 @@ export interface Palette {
   call: string;
   axis: string;
   veil: string;
+  /** Of patterns on boxes. */
+  pattern: string;
   heat: readonly [number, number, number];
   /** Of a step, in the order in which pyhybrid/frameworks/torch.toml has them, then `compile` and `other`. */
   phases: readonly string[];
@@ -37,6 +39,7 @@ const LIGHT: Palette = {
   call: "#2e8b41",
   axis: "#5a6472",
   veil: "rgba(120, 128, 140, 0.32)",
+  pattern: "rgba(22, 24, 29, 0.3)",
   heat: [190, 40, 40],
   phases: ["#d1495b", "#6fa3dd", "#8467c1", "#3d9a57", "#9bd0a8", "#e0a030", "#8a6d4b", "#3fa7a3", "#c9ced6"],
 };
@@ -57,6 +60,7 @@ const DARK: Palette = {
   call: "#63c277",
   axis: "#9aa4b2",
   veil: "rgba(0, 0, 0, 0.5)",
+  pattern: "rgba(255, 255, 255, 0.3)",
   heat: [255, 110, 80],
   phases: ["#c24455", "#4680bd", "#7d62b8", "#38894f", "#6c9c78", "#b5822a", "#7d6546", "#2f8d89", "#474d57"],
 };
@@ -83,9 +87,35 @@ export function changeColor(errors: number, dark: boolean): string {
   return `rgb(${within.map((value, i) => Math.round(value + (end[i]! - value) * part)).join(" ")})`;
 }
 
+const TILE = 6; // pixels
+
+// Rectangles of a tile, in the order of KINDS; page.css has the same for what is no canvas.
+const TILES: readonly (readonly [x: number, y: number, width: number, height: number])[][] = [
+  [],
+  [0, 1, 2, 3, 4, 5].map((at) => [at, at, 1, 1]), // lines that fall to the right
+  [[1, 1, 2, 2]], // dots
+  [[0, 0, 6, 1], [0, 0, 1, 6]], // a grid
+  [[0, 0, 2, 6]], // upright lines
+  [[0, 0, 6, 2]], // lines that lie
+];
+
+/** What tells kinds of functions apart without colours, in the order of KINDS; null: nothing. */
+export function patternsOf(context: CanvasRenderingContext2D, colors: Palette): (CanvasPattern | null)[] {
+  return TILES.map((rectangles) => {
+    if (!rectangles.length) return null;
+    const tile = new OffscreenCanvas(TILE, TILE);
+    const within = tile.getContext("2d")!;
+    within.fillStyle = colors.pattern;
+    for (const each of rectangles) within.fillRect(...each);
+    return context.createPattern(tile, "repeat");
+  });
+}
+
+const PAPER_RATIO = 3; // dots a CSS pixel, of a printer
+
 /** A canvas of this many CSS pixels, cleared. */
-export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
-  const ratio = window.devicePixelRatio || 1;
+export function prepare(canvas: HTMLCanvasElement, width: number, height: number, isPaper = false): CanvasRenderingContext2D {
+  const ratio = isPaper ? PAPER_RATIO : window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   canvas.style.width = `${width}px`;

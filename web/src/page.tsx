@@ -1,12 +1,12 @@
 // The page: state, and the views of it.
 import { render } from "preact";
-import { useLayoutEffect, useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { Banner } from "./Banner";
 import { inverted, ofFunction, wholeTree } from "./boxes";
 import { Columns, unpack, type Index } from "./columns";
 import { Comparison } from "./diff";
 import { ComparisonPage } from "./DiffPage";
-import { useAddress, useKeys, useTheme, useWidth } from "./environment";
+import { useAddress, useHeight, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
 import { count, escaped, percent, plural, time } from "./format";
 import { FunctionTable } from "./FunctionTable";
@@ -21,7 +21,7 @@ import { HeatMap } from "./HeatMap";
 import { ProgramLines } from "./ProgramLines";
 import { SourceView } from "./SourceView";
 import { Steps, stepsAsRecords } from "./Steps";
-import { fromHash, INITIAL, toHash, VIEWS, type State } from "./state";
+import { fromHash, INITIAL, toHash, VIEWS, type State, type View } from "./state";
 import { Legend, ThemeButton, Toolbar } from "./Toolbar";
 import type { ComparisonMeta } from "./records";
 
@@ -38,13 +38,23 @@ declare global {
   }
 }
 
+const LARGE = 100_000; // paths: what is done with all of them takes so long that one wants to know
+
+/** Those that have something to show. */
+function viewsOf({ meta, summary }: Profile): View[] {
+  const has: Partial<Record<View, boolean>> = { source: meta.sources.length > 0, calls: summary.durations.length > 0 };
+  return VIEWS.filter((view) => has[view] ?? true);
+}
+
 function App({ profile }: { profile: Profile }) {
   const initial = useMemo<State>(() => {
     const sampled = profile.nSamples > 0;
-    return { ...INITIAL, measure: sampled ? "samples" : "exact", sort: !sampled ? "exactSelf" : profile.frames.kind.includes(PYTHON, 1) ? "below" : "self" };
+    const patterns = window.matchMedia("(prefers-contrast: more)").matches;
+    return { ...INITIAL, patterns, measure: sampled ? "samples" : "exact", sort: !sampled ? "exactSelf" : profile.frames.kind.includes(PYTHON, 1) ? "below" : "self" };
   }, [profile]);
-  const [state, change] = useAddress(initial, fromHash, toHash);
-  const { dark, colors } = useTheme(state.theme);
+  const views = useMemo(() => viewsOf(profile), [profile]);
+  const [state, change, isAtWork] = useAddress(initial, (hash) => fromHash(hash, initial, views), toHash, profile.parent.length > LARGE);
+  const { dark, colors } = useTheme(state.theme, state.patterns);
   const width = useWidth();
   const chooser = useMemo(() => new Chooser(profile), [profile]);
 
@@ -68,7 +78,16 @@ function App({ profile }: { profile: Profile }) {
   const callers = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, true)] : []), [view, selected, shownSums]);
   const callees = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, false)] : []), [view, selected, shownSums]);
 
-  useKeys(VIEWS, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }));
+  const fold = () => change({ folded: !state.folded });
+  useKeys(views, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }), { h: fold });
+  const main = useRef<HTMLElement>(null);
+  const shown = useRef(view);
+  useLayoutEffect(() => {
+    if (shown.current === view) return;
+    shown.current = view;
+    const hidden = document.querySelector(".toolbar")!.getBoundingClientRect().bottom - main.current!.getBoundingClientRect().top;
+    if (hidden > 0) window.scrollBy(0, -hidden);
+  }, [view]);
   useLayoutEffect(() => {
     window.functions = () => ordered.map((row) => asRecord(profile, row));
     window.steps = () => stepsAsRecords(profile);
@@ -77,7 +96,7 @@ function App({ profile }: { profile: Profile }) {
   }, [ordered, lines]);
 
   const inner = width - 24;
-  const height = Math.max(220, Math.round(window.innerHeight * 0.42));
+  const height = Math.max(220, Math.round(useHeight() * 0.7));
   const exactHere = hasExact(profile, state);
   const flame = {
     profile,
@@ -86,16 +105,22 @@ function App({ profile }: { profile: Profile }) {
     matches,
     selected,
     width: inner,
+    patterns: state.patterns,
     onFocus: (focus: number[]) => change({ focus }),
     onSelect: (frame: number) => change({ selected: frame }),
   };
   return (
     <>
-      <Banner profile={profile} change={change} />
+      {isAtWork && (
+        <p class="work" role="status">
+          working…
+        </p>
+      )}
+      <Banner profile={profile} folded={state.folded} change={change} />
       <ThemeButton dark={dark} change={change} />
-      <ProgramLines profile={profile} lines={lines} all={sums.all} onLine={(file, line) => change({ view: "source", file, line })} />
-      {profile.meta.steps && <Steps profile={profile} colors={colors} width={inner} from={state.from} to={state.to} onTime={(from, to) => change({ from, to })} />}
-      {profile.nSamples > 0 && (
+      {!state.folded && <ProgramLines profile={profile} lines={lines} all={sums.all} onLine={views.includes("source") ? (file, line) => change({ view: "source", file, line }) : null} />}
+      {!state.folded && profile.meta.steps && <Steps profile={profile} colors={colors} width={inner} from={state.from} to={state.to} onTime={(from, to) => change({ from, to })} />}
+      {!state.folded && profile.nSamples > 0 && (
         <Lanes
           profile={profile}
           colors={colors}
@@ -107,7 +132,7 @@ function App({ profile }: { profile: Profile }) {
           onThreads={(threads) => change({ threads })}
         />
       )}
-      {profile.gpu && (
+      {!state.folded && profile.gpu && (
         <GpuLanes
           profile={profile}
           gpu={profile.gpu}
@@ -123,6 +148,8 @@ function App({ profile }: { profile: Profile }) {
       {state.heat && <HeatMap profile={profile} colors={colors} width={inner} choice={state} onTime={(from, to) => change({ from, to })} />}
       <Toolbar
         profile={profile}
+        views={views}
+        onFold={fold}
         state={state}
         hasExact={exactHere}
         hasGpu={sums.gpu !== null}
@@ -131,17 +158,17 @@ function App({ profile }: { profile: Profile }) {
         nSamples={state.measure === "gpu" ? `${time(shownSums.all)} on the GPU` : profile.nSamples ? `${plural(sums.nSamples, "sample")}, ${time(sums.all)}` : time(shownSums.all)}
         change={change}
       />
-      <main>
+      <main ref={main}>
         {(view === "flame" || view === "inverted") && (
-          <FlameGraph {...flame} label={view === "flame" ? "Flame graph" : "Inverted flame graph"} roots={roots} focus={state.focus} height={height} />
+          <FlameGraph {...flame} label={view === "flame" ? "Flame graph" : "Inverted flame graph"} roots={roots} focus={state.focus} />
         )}
         {view === "callers" &&
           (selected ? (
             <>
               <h2 class="muted">called by</h2>
-              <FlameGraph {...flame} label="Callers" roots={callers} focus={[]} onFocus={(path) => change({ selected: path.at(-1) ?? selected })} height={Math.round(height * 0.5)} flip />
+              <FlameGraph {...flame} label="Callers" roots={callers} focus={[]} onFocus={(path) => change({ selected: path.at(-1) ?? selected })} height={height / 2} flip />
               <h2 class="muted">calls</h2>
-              <FlameGraph {...flame} label="Callees" roots={callees} focus={[]} onFocus={(path) => change({ selected: path.at(-1) ?? selected })} height={Math.round(height * 0.5)} />
+              <FlameGraph {...flame} label="Callees" roots={callees} focus={[]} onFocus={(path) => change({ selected: path.at(-1) ?? selected })} />
             </>
           ) : (
             <p class="empty">Choose a function in the table below.</p>
@@ -168,7 +195,7 @@ function App({ profile }: { profile: Profile }) {
           />
         )}
         {selected > 0 && <Selected profile={profile} frame={selected} state={state} change={change} row={rows.find((each) => each.frame === selected)} all={sums.all} />}
-        <Legend profile={profile} hasTime={profile.nSamples > 0} isNarrow={shownSums.narrow !== undefined} />
+        <Legend profile={profile} hasTime={profile.nSamples > 0} isNarrow={shownSums.narrow !== undefined} patterns={state.patterns} onPatterns={(patterns) => change({ patterns })} />
         <FunctionTable
           profile={profile}
           rows={ordered}
@@ -183,7 +210,8 @@ function App({ profile }: { profile: Profile }) {
         />
       </main>
       <footer class="muted">
-        pyhybrid {profile.summary.run.version} · {profile.summary.file.replace(/.*\//, "")} · keys: 1-5 views, / search, arrows in the graph and the table, Esc all
+        pyhybrid {profile.summary.run.version} · {profile.summary.file.replace(/.*\//, "")}
+        <span class="keys"> · keys: 1-{views.length} views, h head, / search, arrows in the graph and the table, Esc all</span>
       </footer>
     </>
   );
@@ -208,7 +236,7 @@ function Selected({ profile, frame, state, change, row, all }: SelectedProps) {
       <b>{profile.short(frame)}</b> <span class="muted" title={profile.file(frame)}>{profile.place(frame)}</span>
       {row && profile.nSamples > 0 && (
         <span>
-          self {percent(row.self, all) || "0"} · total {percent(row.total, all) || "0"}
+          self {row.self ? `${percent(row.self, all)}, ${time(row.self)}` : "0"} · total {row.total ? `${percent(row.total, all)}, ${time(row.total)}` : "0"}
         </span>
       )}
       {row?.exact && (

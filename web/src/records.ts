@@ -22,6 +22,9 @@ export interface Meta {
   import_frame: number;
   /** null: nothing is known of one */
   gpu: GpuMeta | null;
+  /** from here on costs need care: shares of the CPU time */
+  most_counting: number;
+  most_sampling: number;
 }
 
 /** Hold what the page knows beside its columns. */

@@ -31,6 +31,10 @@ export interface State extends Common<View>, Choice {
   took: number | null;
   /** Is the heat map shown? */
   heat: boolean;
+  /** Is what stands above the toolbar folded? */
+  folded: boolean;
+  /** Do kinds of functions have patterns beside their colours? */
+  patterns: boolean;
 }
 
 export const INITIAL: State = {
@@ -48,6 +52,8 @@ export const INITIAL: State = {
   line: 0,
   took: null,
   heat: false,
+  folded: false,
+  patterns: false,
 };
 
 export const COMPARISON_VIEWS = ["flame", "inverted", "callers"] as const;
@@ -96,10 +102,11 @@ function common<V extends string>(get: (name: string) => string | null, views: r
   };
 }
 
-export function fromHash(hash: string, initial: State): State {
+/** `views`: those that have something to show. */
+export function fromHash(hash: string, initial: State, views: readonly View[]): State {
   const get = reader(hash);
   return {
-    ...common<View>(get, VIEWS, initial.view),
+    ...common<View>(get, views, initial.view),
     measure: oneOf<Measure>(get("measure"), ["samples", "exact", "gpu"], initial.measure),
     threads: numbers(get("threads")),
     frames: oneOf<Frames>(get("frames"), ["all", "plumbing", "python", "native"], "all"),
@@ -112,6 +119,8 @@ export function fromHash(hash: string, initial: State): State {
     line: whole(get("line")) ?? 0,
     took: whole(get("took")),
     heat: get("heat") === "1",
+    folded: get("folded") === "1",
+    patterns: (get("patterns") ?? yes(initial.patterns)) === "1",
   };
 }
 
@@ -123,6 +132,8 @@ export function comparisonFromHash(hash: string, initial: ComparisonState): Comp
     sort: oneOf<ComparisonSort>(get("sort"), COMPARISON_SORTS, initial.sort),
   };
 }
+
+const yes = (is: boolean) => (is ? "1" : "");
 
 type Told = [name: string, value: string | number | null, usual: unknown][];
 
@@ -155,7 +166,9 @@ export function toHash(state: State, initial: State): string {
     ["file", state.file, ""],
     ["line", state.line, 0],
     ["took", state.took, null],
-    ["heat", state.heat ? "1" : "", ""],
+    ["heat", yes(state.heat), ""],
+    ["folded", yes(state.folded), ""],
+    ["patterns", yes(state.patterns) || "0", yes(initial.patterns) || "0"],
     ...commonText(state),
   ]);
 }
