@@ -99,7 +99,7 @@ class _Threads:
         self._profile, self._total_ns, self._cpu_ns = profile, total_ns, cpu_ns
         nodes, exact = profile.nodes, profile.exact
         self._delay_ns = self._delays()
-        self._states = _states(profile)
+        self._states = states_of(profile)
         named = _named(profile, self._states)
         # Of each (thread, function, state): exact time, the CPU time of samples, and how many.
         self._exact_ns: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
@@ -267,8 +267,9 @@ def wait_label(profile: Profile, frame: int) -> str:
     return labels_of(profile, full_names=False)[frame]
 
 
-def _states(profile: Profile) -> bytes:
-    """Return the state of each node."""
+@made_once
+def states_of(profile: Profile) -> bytes:
+    """Return the state of each node: WORK, LOOP, CALLBACK, IDLE or POOL."""
     kinds = bytearray(max(profile.frames, default=0) + 1)
     for frame in profile.frames.values():
         kinds[frame.id] = _kind(frame)

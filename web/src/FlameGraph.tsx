@@ -58,7 +58,7 @@ export function FlameGraph(props: FlameProps) {
   const height = Math.min(wanted, isPaper ? PAPER_ROWS * ROW : isOwn ? Math.floor(props.height! / ROW) * ROW : windowHeight);
   const yOf = (each: Box) => (flip ? wanted - (each.depth + 1) * ROW : each.depth * ROW);
   /** How much of it is above the canvas. */
-  const above = () => (isPaper ? Number(flip) * (wanted - height) : canvas.current!.getBoundingClientRect().top - extent.current!.getBoundingClientRect().top);
+  const above = () => (isPaper ? Number(flip) * (wanted - height) : Math.round(canvas.current!.getBoundingClientRect().top - extent.current!.getBoundingClientRect().top));
 
   useEffect(() => {
     setCursor(null);
@@ -71,7 +71,7 @@ export function FlameGraph(props: FlameProps) {
   useListener(window, "scroll", () => setTop(above()));
 
   useLayoutEffect(() => {
-    const context = prepare(canvas.current!, width, height, isPaper);
+    const context = prepare(canvas.current!, width, height);
     const scroll = above();
     context.translate(0, -scroll);
     const textures = patterns && !paint ? patternsOf(context, colors) : [];

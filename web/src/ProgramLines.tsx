@@ -21,13 +21,13 @@ export function ProgramLines({ profile, lines, all, onLine }: ProgramLinesProps)
   const texts = useMemo(() => new Map(profile.meta.sources.map((each) => [each.file, profile.source(each)])), [profile]);
   const shown = lines.filter((each) => each.weight >= LEAST * all).slice(0, SHOWN);
   if (!shown.length) return null;
-  const most = shown[0]!.weight;
+  const most = Math.max(...shown.map((each) => each.weight));
   return (
     <section class="program" aria-label="Lines of the program">
       <h2 class="muted">lines of the program, with what each called in libraries{profile.meta.import_frame > 0 && ", without imports"}</h2>
       <ol>
-        {shown.map(({ file, line, weight }) => (
-          <li key={`${file}:${line}`}>
+        {shown.map(({ file, line, weight, waits }) => (
+          <li key={`${file}:${line}`} class={waits ? "muted" : ""}>
             <button disabled={!onLine} title={`${file}:${line}${onLine ? ": show its source" : ""}`} onClick={() => onLine?.(file, line)}>
               <span class="share">
                 <span class="bar" style={{ width: `${(100 * weight) / most}%` }} />
@@ -36,6 +36,7 @@ export function ProgramLines({ profile, lines, all, onLine }: ProgramLinesProps)
               <b>
                 {file.replace(/.*\//, "")}:{line}
               </b>
+              {waits && <span title="it waits for other threads: their own lines show why">waits</span>}
               <code>{texts.get(file)?.get(line)?.trim()}</code>
             </button>
           </li>

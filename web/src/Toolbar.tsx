@@ -51,7 +51,7 @@ export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, match
   return (
     <nav class="toolbar" aria-label="What to show">
       <button class="fold" aria-expanded={!state.folded} title={`${state.folded ? "show" : "fold"} what stands above (h)`} onClick={onFold}>
-        {state.folded ? "▸" : "▾"} head
+        <span aria-hidden="true">{state.folded ? "▸" : "▾"}</span> head
       </button>
       <Tabs views={views} view={state.view} change={change} />
       <Search state={state} matched={matched} badSearch={badSearch} change={change} />

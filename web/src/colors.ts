@@ -114,8 +114,8 @@ export function patternsOf(context: CanvasRenderingContext2D, colors: Palette): 
 const PAPER_RATIO = 3; // dots a CSS pixel, of a printer
 
 /** A canvas of this many CSS pixels, cleared. */
-export function prepare(canvas: HTMLCanvasElement, width: number, height: number, isPaper = false): CanvasRenderingContext2D {
-  const ratio = isPaper ? PAPER_RATIO : window.devicePixelRatio || 1;
+export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  const ratio = "paper" in document.documentElement.dataset ? PAPER_RATIO : window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   canvas.style.width = `${width}px`;

@@ -52,6 +52,10 @@ export function useTheme(theme: Theme, patterns = false): { dark: boolean; color
   return { dark, colors: palette(dark) };
 }
 
+// Before what is drawn for it: canvases are as sharp as printers (colors.ts).
+window.addEventListener("beforeprint", () => (document.documentElement.dataset.paper = ""));
+window.addEventListener("afterprint", () => delete document.documentElement.dataset.paper);
+
 /** Is the page being printed?  What draws by size draws anew for it. */
 export function usePaper(): boolean {
   const [isPaper, setPaper] = useState(false);
@@ -81,7 +85,7 @@ export function useKeys<V extends string>(views: readonly V[], change: (patch: {
   useListener(window, "keydown", (event) => {
     if (!(event instanceof KeyboardEvent) || event.ctrlKey || event.metaKey || event.altKey) return;
     const field = document.activeElement;
-    const isField = field instanceof HTMLInputElement || field instanceof HTMLSelectElement;
+    const isField = (field instanceof HTMLInputElement && field.type !== "checkbox") || field instanceof HTMLSelectElement;
     if (event.key === "Escape") {
       if (isField) field.blur();
       all();

@@ -42,27 +42,37 @@ export interface ProgramLine {
   file: string;
   line: number;
   weight: number;
+  /** By wall-clock time: is most of it for other threads, whose own lines show why? */
+  waits: boolean;
 }
 
-/** Of each line of the program's own files: what is in it, and in what it called in libraries; the heaviest first. */
+/** Of each line of the program's own files: what is in it, and in what it called in libraries; the heaviest first of those that do not wait. */
 export function programLines(profile: Profile, leaves: Float64Array): ProgramLine[] {
   const { placeParent, placeFile, placeLine } = profile;
   const isOwn = new Set(profile.meta.program_files);
   const below = new Float64Array(placeParent.length);
+  const waited = new Float64Array(placeParent.length);
+  const seesWaits = profile.summary.clock.kind === "wall";
   leaves.forEach((weight, leaf) => {
-    if (!profile.imports[profile.leafNode[leaf]!]) below[profile.leafPlace[leaf]!]! += weight;
+    if (profile.imports[profile.leafNode[leaf]!]) return;
+    below[profile.leafPlace[leaf]!]! += weight;
+    if (seesWaits && profile.leafWaits[leaf]) waited[profile.leafPlace[leaf]!]! += weight;
   });
-  const found = new Map<string, ProgramLine>();
+  const found = new Map<string, ProgramLine & { waited: number }>();
   for (let place = below.length - 1; place > 0; place--) {
     if (!below[place]) continue;
     if (!isOwn.has(placeFile[place]!)) {
       below[placeParent[place]!]! += below[place]!;
+      waited[placeParent[place]!]! += waited[place]!;
       continue;
     }
     const [file, line] = [profile.strings[placeFile[place]!]!, placeLine[place]!];
-    const known = found.get(`${line} ${file}`);
-    if (known) known.weight += below[place]!;
-    else found.set(`${line} ${file}`, { file, line, weight: below[place]! });
+    const key = `${line} ${file}`;
+    const known = found.get(key) ?? { file, line, weight: 0, waited: 0, waits: false };
+    known.weight += below[place]!;
+    known.waited += waited[place]!;
+    found.set(key, known);
   }
-  return [...found.values()].sort((a, b) => b.weight - a.weight || a.line - b.line);
+  const lines = [...found.values()].map(({ waited, ...line }) => ({ ...line, waits: 2 * waited > line.weight }));
+  return lines.sort((a, b) => Number(a.waits) - Number(b.waits) || b.weight - a.weight || a.line - b.line);
 }

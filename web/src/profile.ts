@@ -66,6 +66,8 @@ export class Profile extends Paths {
   readonly periods: Float64Array;
   readonly leafNode: Column;
   readonly leafPlace: Column;
+  /** 1: it is below a call that waits for other threads. */
+  readonly leafWaits: Column;
   readonly placeParent: Uint32Array;
   readonly placeFile: Column;
   readonly placeLine: Column;
@@ -96,6 +98,7 @@ export class Profile extends Paths {
     this.state = of("sample.state");
     this.leafNode = of("leaf.node");
     this.leafPlace = of("leaf.place");
+    this.leafWaits = of("leaf.waits");
     this.placeParent = back(of("place.up"));
     this.placeFile = of("place.file");
     this.placeLine = of("place.line");

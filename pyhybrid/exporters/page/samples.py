@@ -10,6 +10,7 @@ from pyhybrid.exporters.page import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.tables import stacks_of
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.waits import IDLE, states_of
 
 TICK_NS = 10_000  # of the samples' times
 
@@ -27,6 +28,8 @@ class Samples:
         self._leaf_whole = [tree.with_plumbing(node) for node in take(nodes, first)]
         self._leaf_node = take(tree.folded.of_node, take(nodes, first))
         self._leaf_place = take(of_stack, first)
+        states = states_of(profile)
+        self._leaf_waits = bytes(state == IDLE for state in take(states, take(nodes, first)))
 
     def _paths_by_line(self) -> "array[int]":
         """Return for each stack the path of those of its frames of which the line is known."""
@@ -92,6 +95,7 @@ class Samples:
         columns.add("leaf.node", (self._leaf_node[leaf] for leaf in used))
         columns.add("leaf.plumbing", (self._leaf_whole[leaf] for leaf in used))
         columns.add("leaf.place", (self._leaf_place[leaf] for leaf in used))
+        columns.add("leaf.waits", (self._leaf_waits[leaf] for leaf in used))
         columns.add("place.up", (row - parent for row, parent in enumerate(self._parents)))
         columns.add("place.file", (file for file, _ in self._places))
         columns.add("place.line", (line for _, line in self._places))

@@ -14,6 +14,7 @@ import pytest
 from page_support import FUNCTIONS, Browser, figures, report
 from support import TARGETS, Run, made_once, record
 
+from pyhybrid.report.screen import MOST_COUNTING, MOST_SAMPLING
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import times
@@ -369,6 +370,24 @@ def test_names_are_no_markup(hostile: Path, browse: Browser) -> None:
     assert told["title"] == "python " + str(TARGETS / "hostile.py")
 
 
+def test_views_that_have_nothing_are_not_there(importing: Path, browse: Browser) -> None:
+    """Neither as a tab, nor by a key, nor by the address."""
+    steps = """
+        const tabs = await page.getByRole('tab').allTextContents();
+        const shown = [await page.getByRole('tab', {selected: true}).textContent()];
+        for (const key of ['4', '5']) {
+            await page.keyboard.press(key);
+            shown.push(await page.getByRole('tab', {selected: true}).textContent());
+        }
+        return {tabs, shown, footer: await page.locator('footer').textContent()};
+    """
+    done = browse(importing / "out.html", steps, "#view=calls")
+    assert report(importing)["durations"] == []
+    assert done["tabs"] == ["Flame graph", "Inverted", "Callers and callees", "Source"]
+    assert done["shown"] == ["Flame graph", "Source", "Source"]
+    assert "1-4 views" in done["footer"]
+
+
 def policy(text: str) -> str:
     return text.partition('Content-Security-Policy" content="')[2].partition('"')[0]
 
@@ -554,12 +573,155 @@ def test_a_short_run(run: Callable[..., Run], browse: Browser) -> None:
 
 
 @pytest.mark.further
+def test_the_page_scrolls_over_the_graph(here: Path, browse: Browser) -> None:
+    """All its rows are there, also where the window is low, and keys go to those out of sight; the
+    head folds, but for what needs care, and the address keeps that."""
+    steps = """
+        const canvas = page.locator('canvas[aria-label^="Flame graph"]');
+        const whole = await canvas.evaluate((canvas) => canvas.parentElement.clientHeight);
+        await canvas.hover({position: {x: 5, y: 5}});
+        const before = await page.evaluate('scrollY');
+        await page.mouse.wheel(0, 30);
+        await page.waitForFunction((before) => scrollY > before, before);
+        await canvas.focus();
+        for (let i = 0; i < 12; i++) await page.keyboard.press('ArrowDown');
+        const told = await page.locator('.spoken').first().textContent();
+        const bottom = await canvas.evaluate((canvas) => canvas.getBoundingClientRect().bottom);
+        const amber = await page.locator('.facts .amber').count();
+        await page.keyboard.press('h');
+        const hash = await page.evaluate('location.hash');
+        const facts = await page.locator('.facts > div').count();
+        const others = await page.locator('.lanes, .program').count();
+        return {whole, told, bottom, hash, amber, folded: [facts, others]};
+    """
+    low = {"width": 1000, "height": 260}
+    done = browse(here / "out.html", steps, viewport=low)
+    assert done["whole"] > low["height"] and done["whole"] % 18 == 0
+    assert not done["told"].startswith("all") and done["bottom"] >= low["height"]
+    assert done["hash"] == "#folded=1" and done["folded"] == [done["amber"], 0]
+
+
+@pytest.mark.further
+def test_on_paper(here: Path, browse: Browser) -> None:
+    """Dark on white, lanes beside their names, nothing cut off, nothing to click or point at."""
+    steps = """
+        await page.hover('canvas[aria-label^="Flame graph"]');
+        await page.emulateMedia({media: 'print', colorScheme: 'dark'});
+        const box = async (name) => await page.locator(name).last().boundingBox();
+        const clicked = page.locator('.tip, .theme, .tabs, .toolbar select, .more');
+        const look = async () => ({
+            theme: await page.evaluate('document.documentElement.dataset.theme'),
+            lane: await box('.lanes .lane'), lanes: await box('.lanes canvas'),
+            flame: await box('.flame canvas'),
+            rows: await page.locator('.functions tbody tr[data-frame]').count(),
+            buttons: await clicked.filter({visible: true}).count(),
+        });
+        await page.evaluate("dispatchEvent(new Event('beforeprint'))");
+        const paper = await look();
+        await page.emulateMedia({media: 'screen'});
+        await page.evaluate("dispatchEvent(new Event('afterprint'))");
+        return {paper, screen: await look()};
+    """
+    paper = {"width": 732, "height": 1000}
+    done = browse(here / "out.html", steps, viewport=paper)
+    shown = done["paper"]
+    assert shown["theme"] == "light" and done["screen"]["theme"] == "dark"
+    assert shown["lanes"]["x"] >= shown["lane"]["x"] + shown["lane"]["width"]
+    assert shown["lanes"]["y"] < shown["lane"]["y"] + shown["lane"]["height"]
+    for each in ("lanes", "flame"):
+        assert shown[each]["x"] + shown[each]["width"] <= paper["width"]
+    assert shown["buttons"] == 0 < done["screen"]["buttons"]
+    assert shown["rows"] == 40
+
+
+@pytest.mark.further
+def test_kinds_are_seen_without_colours(here: Path, browse: Browser) -> None:
+    """Patterns are drawn over them, which the address keeps; axe-core finds nothing wrong."""
+    steps = """
+        const canvas = page.locator('.flame canvas');
+        const drawn = async () => await canvas.evaluate((canvas) => canvas.toDataURL());
+        const plain = await drawn();
+        await page.getByLabel('patterns').check();
+        const patterned = await drawn();
+        const wrong = await axe();
+        const hash = await page.evaluate('location.hash');
+        await page.getByLabel('patterns').uncheck();
+        return {differs: patterned !== plain, again: await drawn() === plain, hash, wrong};
+    """
+    done = browse(here / "out.html", steps)
+    assert done == {"differs": True, "again": True, "hash": "#patterns=1", "wrong": []}
+
+
+@pytest.mark.further
+def test_shares_have_their_time(here: Path, browse: Browser) -> None:
+    """Of the samples, as the report has it; costs need care from where the report's do."""
+    steps = """
+        const cells = await page.locator('tbody tr:first-of-type td .share').allTextContents();
+        const costs = page.locator('.facts > div').filter({hasText: /^cost/});
+        const cost = await costs.getAttribute('class');
+        const first = (await page.evaluate('window.functions()'))[0];
+        return {cells, first, cost};
+    """
+    done = browse(here / "out.html", steps)
+    told = report(here)
+    own_ns = sum(row["self_ns"] for row in told["functions"])
+    ns = [done["first"][key] for key in ("self_ns", "python_ns", "total_ns")]
+    for text, each in zip(done["cells"], (n for n in ns if n), strict=True):
+        share, _, time = text.partition(" % ")
+        assert float(share) == pytest.approx(100 * each / own_ns, abs=0.06)
+        number, unit = time.split()
+        assert float(number) * {"s": 1e9, "ms": 1e6}[unit] == pytest.approx(each, rel=0.01)
+    cost, cpu_ns = told["cost"], told["run"]["cpu_ns"]
+    is_high = cost["overhead"] >= MOST_SAMPLING or cost["counting_ns"] >= MOST_COUNTING * cpu_ns
+    assert (done["cost"] == "amber") == is_high
+
+
+@pytest.mark.further
+def test_lines_that_wait_for_threads_come_last(tmp_path: Path, browse: Browser) -> None:
+    """By wall-clock time; their share is as it is."""
+    program = """
+from threading import Thread
+from time import perf_counter
+
+def work():
+    end = perf_counter() + 0.3
+    while perf_counter() < end:
+        sum(range(1000))
+
+thread = Thread(target=work)
+thread.start()
+thread.join()
+"""
+    (tmp_path / "joins.py").write_text(program)
+    record(tmp_path, "--clock", "wall", "--format", "html", "joins.py")
+    lines = browse(tmp_path / "out.html", "return await page.evaluate('window.programLines()');")
+    waiting = [line["waits"] for line in lines]
+    assert waiting == sorted(waiting) and not waiting[0] and waiting[-1]
+    at = program.splitlines().index("thread.join()") + 1
+    joins = next(line for line in lines if line["line"] == at)
+    assert joins["waits"] and joins["weight"] > 0.2e9
+
+
+@pytest.mark.further
 def test_on_a_phone_functions_have_room(here: Path, browse: Browser) -> None:
+    """Names of threads are whole, and nothing is printed over them."""
     steps = """
         const cell = await page.locator('tbody tr[data-frame] td.function').first().boundingBox();
         const wide = await page.evaluate('document.documentElement.scrollWidth');
-        return [cell.x + cell.width, cell.width, wide];
+        const look = (lane) => {
+            const [name, share] = lane.children;
+            const [left, right] = [name, share].map((each) => each.getBoundingClientRect());
+            const parts = [name, ...name.children];
+            const isWhole = parts.every((each) => each.scrollWidth <= each.clientWidth);
+            return [name.textContent, isWhole, right.x - left.right];
+        };
+        const found = await page.locator('.lanes .lane').elementHandles();
+        const lanes = await Promise.all(found.map((lane) => lane.evaluate(look)));
+        return [cell.x + cell.width, cell.width, wide, lanes];
     """
-    end, width, wide = browse(here / "out.html", steps, viewport={"width": 390, "height": 844})
+    phone = {"width": 390, "height": 844}
+    end, width, wide, lanes = browse(here / "out.html", steps, viewport=phone)
     assert end <= 390 and width > 130
     assert wide <= 390
+    assert all(gap >= 0 for _, _, gap in lanes)
+    assert ["MainThread", True] in [lane[:2] for lane in lanes]
