@@ -16,6 +16,10 @@ const TITLES: Record<View, [title: string, help: string]> = {
 
 const IMPORT_NAMES: Record<Imports, string> = { box: "one narrow box", all: "all frames", out: "left out" };
 
+export function toTable(): void {
+  document.querySelector(".functions")!.scrollIntoView();
+}
+
 /** What selects say, which are not printed. */
 function choicesOf({ frames, gil, measure, search }: State): string[] {
   return [
@@ -104,6 +108,9 @@ export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, match
           </select>
         </label>
       )}
+      <button title="to the table of functions, below the graph (t)" onClick={toTable}>
+        table
+      </button>
       <span class="muted chosen" role="status">
         <span class="paper">{[TITLES[state.view][0], ...choicesOf(state)].join(", ")}: </span>
         {nSamples}

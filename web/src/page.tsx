@@ -22,7 +22,7 @@ import { ProgramLines } from "./ProgramLines";
 import { SourceView } from "./SourceView";
 import { Steps, stepsAsRecords } from "./Steps";
 import { fromHash, INITIAL, toHash, VIEWS, type State, type View } from "./state";
-import { Legend, ThemeButton, Toolbar } from "./Toolbar";
+import { Legend, ThemeButton, Toolbar, toTable } from "./Toolbar";
 import type { ComparisonMeta } from "./records";
 
 declare global {
@@ -79,7 +79,7 @@ function App({ profile }: { profile: Profile }) {
   const callees = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, false)] : []), [view, selected, shownSums]);
 
   const fold = () => change({ folded: !state.folded });
-  useKeys(views, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }), { h: fold });
+  useKeys(views, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }), { h: fold, t: toTable });
   const main = useRef<HTMLElement>(null);
   const shown = useRef(view);
   useLayoutEffect(() => {
@@ -211,7 +211,7 @@ function App({ profile }: { profile: Profile }) {
       </main>
       <footer class="muted">
         pyhybrid {profile.summary.run.version} · {profile.summary.file.replace(/.*\//, "")}
-        <span class="keys"> · keys: 1-{views.length} views, h head, / search, arrows in the graph and the table, Esc all</span>
+        <span class="keys"> · keys: 1-{views.length} views, h head, t table, / search, arrows in the graph and the table, Esc all</span>
       </footer>
     </>
   );
