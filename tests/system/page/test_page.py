@@ -606,7 +606,7 @@ def test_on_paper(here: Path, browse: Browser) -> None:
     """Dark on white, lanes beside their names, nothing cut off, nothing to click or point at."""
     steps = """
         await page.hover('canvas[aria-label^="Flame graph"]');
-        await page.emulateMedia({media: 'print', colorScheme: 'dark'});
+        await page.emulateMedia({media: 'print'});
         const box = async (name) => await page.locator(name).last().boundingBox();
         const clicked = page.locator('.tip, .theme, .tabs, .toolbar select, .more');
         const look = async () => ({
@@ -623,7 +623,7 @@ def test_on_paper(here: Path, browse: Browser) -> None:
         return {paper, screen: await look()};
     """
     paper = {"width": 732, "height": 1000}
-    done = browse(here / "out.html", steps, viewport=paper)
+    done = browse(here / "out.html", steps, "#theme=dark", viewport=paper)
     shown = done["paper"]
     assert shown["theme"] == "light" and done["screen"]["theme"] == "dark"
     assert shown["lanes"]["x"] >= shown["lane"]["x"] + shown["lane"]["width"]
