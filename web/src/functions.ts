@@ -1,5 +1,6 @@
 // The figures of each function: hot_paths.py and function_calls.py do the same.
-import { NATIVE, PSEUDO, type Profile } from "./profile";
+import { PSEUDO, type Profile } from "./profile";
+import { KEPT } from "./tree";
 import { hasExact, type Choice, type Sums, type Weights } from "./selection";
 
 export interface FunctionRow {
@@ -33,7 +34,7 @@ export function functionsOf(profile: Profile, sums: Sums, choice: Choice): Funct
   const exact = exactRows(profile, choice);
   const rows: FunctionRow[] = [];
   for (let of = 1; of < n; of++) {
-    if (profile.frames.kind[of] === PSEUDO || !(total[of] || exact.has(of) || gpu?.[of])) continue;
+    if (!exact.has(of) && (profile.frames.kind[of] === PSEUDO || !(total[of] || gpu?.[of]))) continue;
     const figures = [total[of] ? samples[of]! : 0, self[of]!, total[of]!, below[of]!] as const;
     rows.push({ frame: of, samples: figures[0], self: figures[1], total: figures[2], below: figures[3], gpu: gpu && gpu[of]!, exact: exact.get(of) ?? null });
   }
@@ -55,7 +56,7 @@ function exactRows(profile: Profile, choice: Choice): Map<number, NonNullable<Fu
   for (let i = 0; i < all.frame.length; i++) {
     if (choice.threads.length && !choice.threads.includes(all.thread[i]!)) continue;
     const frame = all.frame[i]!;
-    if (python && profile.frames.kind[frame]! >= NATIVE && profile.kind(frame) !== "region") continue;
+    if (python && !KEPT.python.includes(profile.frames.kind[frame]!)) continue;
     let row = rows.get(frame);
     if (!row) rows.set(frame, (row = { calls: 0, turns: 0, raised: 0, self: 0, total: 0 }));
     row.calls += all.calls[i]!;

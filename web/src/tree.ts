@@ -4,7 +4,7 @@ import type { Column } from "./columns";
 
 export type Frames = "all" | "plumbing" | "python" | "native";
 
-const KEPT = {
+export const KEPT = {
   python: [PYTHON, REGION, PSEUDO],
   native: [NATIVE, INTERPRETER, KERNEL, PSEUDO],
 };
