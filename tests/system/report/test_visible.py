@@ -41,6 +41,7 @@ VIEWS = (
     ("report", "tree"),
     ("report", "tree", "--all-frames", "--full-names"),
     ("report", "quality"),
+    ("ask",),
     ("report", "lines"),
     ("report", "--thread", "no\x1b[2J\nsuch"),
     ("report", "no\x1b[31m\nfile"),

@@ -26,6 +26,7 @@ PROFILE = "out.pyhybrid"
 COMMANDS = [
     ("report",),
     ("report", "tree", PROFILE),
+    ("ask",),
     ("page", "--no-open"),
     ("report", "none.pyhybrid"),
     ("report", "--no-such-option"),
