@@ -19,7 +19,7 @@ from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.tree import Strings, Tree
-from pyhybrid.report.screen import MOST_COUNTING, MOST_SAMPLING
+from pyhybrid.report.cautions import MOST_COUNTING, MOST_SAMPLING
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
 from pyhybrid.report.summary import Summary, summarize

@@ -84,9 +84,7 @@ class _Fork:
         if self._pipe:
             self._pipe.close()
         if self._child:
-            with suppress(
-                OSError
-            ):  # SIGCHLD is ignored: it has gone by itself; or a filter refuses
+            with suppress(OSError):  # SIGCHLD is ignored: it has gone; or a filter refuses
                 os.waitpid(self._child, 0)
         self._pipe, self._child = None, 0
 

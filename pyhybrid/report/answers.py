@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Callable
 
 from pyhybrid.errors import PyhybridError
+from pyhybrid.report.cautions import cautions
 from pyhybrid.report.run_parts import Run
-from pyhybrid.report.screen import cautions
 from pyhybrid.report.step_listing import StepSummary, step_report
 from pyhybrid.report.summary import CallDurations, Function, summarize
 from pyhybrid.tables.profile import Profile
@@ -26,7 +26,7 @@ from pyhybrid.views.training.operators import OperatorFigures, operators_of
 from pyhybrid.views.training.slow_steps import SlowStep
 from pyhybrid.views.waits import Waits
 
-ROWS, TREE_ROWS = 8, 2  # of each view; the tree has so many times as many
+TREE_ROWS = 2  # times as many as other views have
 
 
 class More(Record):
@@ -58,7 +58,7 @@ class Answers(Record):
     more: list[More]
 
 
-def answers(profile: Profile, n: int = ROWS) -> Answers:
+def answers(profile: Profile, n: int) -> Answers:
     """Collect them: `n` rows of each view."""
     found = summarize(profile, [], [], imports=False)
     steps = _if_any(lambda: step_report(profile, n))

@@ -10,8 +10,9 @@ from time import gmtime, strftime
 from typing import Any, TextIO
 
 from pyhybrid.base.terminal_text import visible
+from pyhybrid.report.cautions import cautions
 from pyhybrid.report.ellipsis import around, middle
-from pyhybrid.report.run_parts import Clock, Run, Samples
+from pyhybrid.report.run_parts import Run
 from pyhybrid.report.step_listing import steps_text
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.report.table import Column, Table, seconds, share, text
@@ -38,7 +39,6 @@ from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.labels import (
     bare,
     count,
-    losses_text,
     short_time,
     shorten_native,
 )
@@ -60,17 +60,7 @@ FINDING_LINES = CAUTION_LINES = WAITED_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
-N_BLOCKED = 3
 N_CHILDREN, CHILDREN_LINES = 4, 2
-# From where on the measurement's quality is worth a word; findings are about more of the same.
-LEAST_UNKNOWN, LEAST_UNKNOWN_NS = (
-    0.01,
-    10_000_000,
-)  # of the CPU time: without a signal, in no sample
-LEAST_BROKEN = 0.01  # of the signals, or stacks
-LEAST_RATE = 0.8  # of what was asked
-MOST_COUNTING, MOST_SAMPLING = 0.2, 0.05  # of the CPU time
-FEW_SAMPLES = 100
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
 
@@ -328,62 +318,6 @@ def _measured(s: Summary) -> Line:
         return fact("calls", counted)
     of = f" {of}{only}" if clock.kind == "wall" else ""
     return fact("calls", f"{counted}; {s.samples.recorded:,} samples{of}, {asked}")
-
-
-def cautions(s: Summary) -> list[str]:
-    """Return where the measurement is worse than usual, the worst first; `report quality` has all.
-
-    What a finding is about is none.
-    """
-    samples, clock, cost = s.samples, s.clock, s.cost
-    cpu_ns, found = s.run.cpu_ns or 0, {each.rule for each in s.findings}
-    parts: list[str] = []
-    if s.calls and s.calls.unknown_calls:
-        parts.append(f"{s.calls.unknown_calls:,} more calls are [unknown python]")
-    if s.run.mode != "trace":
-        if 0 < samples.recorded < FEW_SAMPLES and "waiting" not in found:
-            points = 50 / samples.recorded**0.5
-            parts.append(f"only {samples.recorded} samples: shares are true to {points:.0f} points")
-        parts += _rate(clock, samples)
-        parts += _unknown(samples, cpu_ns, clock, found)
-    if cost.overhead is not None and cost.overhead >= MOST_SAMPLING:
-        parts.append(f"sampling took {share(cost.overhead)} of the CPU time")
-    if cost.counting_ns and cpu_ns and cost.counting_ns >= MOST_COUNTING * cpu_ns:
-        took = f"about {cost.counting_ns / 1e9:.2f} s, {share(cost.counting_ns / cpu_ns)}"
-        parts.append(f"counting calls took {took} of the CPU time")
-    return parts
-
-
-def _rate(clock: Clock, samples: Samples) -> list[str]:
-    """Return that samples are fewer than was asked, or of another clock, and why."""
-    reached, asked = clock.hz_reached, clock.hz_asked
-    why = f": {clock.engine_reason}" if clock.engine_reason else ""
-    if reached and asked and samples.recorded >= FEW_SAMPLES and reached < LEAST_RATE * asked:
-        unit = "second" if clock.kind == "wall" else "CPU second"
-        return [f"{reached:.0f} of {asked} samples a {unit}, by {clock.engine}{why}"]
-    return []
-
-
-def _unknown(samples: Samples, cpu_ns: int, clock: Clock, found: set[str]) -> list[str]:
-    """Return what samples do not know."""
-    parts = []
-    time = "time" if clock.kind == "wall" else "CPU time"
-    least_ns = max(LEAST_UNKNOWN_NS, LEAST_UNKNOWN * cpu_ns)
-    if samples.missed_weight_ns >= least_ns:
-        parts.append(f"{samples.missed_weight_ns / 1e9:.2f} s of {time} without a signal")
-    if samples.unaccounted_ns >= least_ns and "unaccounted" not in found:
-        parts.append(f"{samples.unaccounted_ns / 1e9:.2f} s of {time} in no sample")
-    lost = sum(samples.losses.values())
-    if lost >= LEAST_BROKEN * (samples.signals or 1) > 0 and "lost samples" not in found:
-        parts.append(f"lost {losses_text(samples.losses)} of {samples.signals:,} signals")
-    broken = samples.stacks.get("gapped", 0) + samples.stacks.get("truncated", 0)
-    if broken >= LEAST_BROKEN and "broken stacks" not in found:
-        parts.append(f"{share(broken)} of the stacks are not whole")
-    if samples.blocked:
-        n = len(samples.blocked) - N_BLOCKED
-        more = f" and {n} more" if n > 0 else ""
-        parts.append(f"signals blocked by {', '.join(samples.blocked[:N_BLOCKED])}{more}")
-    return parts
 
 
 def _duration(d: CallDurations) -> str:

@@ -61,27 +61,29 @@ class TreeRow(Record):
 
 def program_tree(profile: Profile, most: int) -> list[TreeRow]:
     """Return the rows with the largest shares, at most so many."""
-    return _ProgramTree(profile).rows(most)
+    return profile.once(_ProgramTree).rows(most)
 
 
 class _ProgramTree:
     def __init__(self, profile: Profile) -> None:
         folded = FoldedTree.of(profile)
-        states = bytes(descend(folded.parent, _kinds(profile, folded), _STEPS))
+        self._kind_of_frame = _kinds_of_frames(profile)
+        kinds = bytearray(take(self._kind_of_frame, folded.frame))
+        for node in rows_from(folded.imports.outer, 1):
+            kinds[node] = _IMPORT
+        states = bytes(descend(folded.parent, kinds, _STEPS))
         of_folded, self._parent, self._frame = paths(
             folded.parent, folded.frame, states.translate(_HOW)
         )
         self._profile, n = profile, len(self._parent)
-        self._kind_of_frame = _kinds_of_frames(profile)
         self._imports = {of_folded[node] for node in rows_from(folded.imports.outer, 1)}
-        of_node = take(of_folded, folded.of_node)
-        own_ns = array("q", bytes(8 * n))
+        own_ns = array("q", bytes(8 * len(folded.parent)))
         for row in profile.sampled:
-            own_ns[of_node[profile.stacks.node[row.stack]]] += row.weight_ns
+            own_ns[folded.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
         self._weight_ns = sum(own_ns)
-        self._weights = inclusive(self._parent, own_ns)
+        self._weights = inclusive(self._parent, add_up(of_folded, own_ns, n))
         self._count(folded, of_folded, states)
-        self._imported = self._modules(folded, of_folded)
+        self._imported = self._modules(folded, of_folded, own_ns)
         self._children: defaultdict[int, list[int]] = defaultdict(list)
         large = set(rows_from(self._weights, max(1, int(LEAST_SHARE * self._weight_ns))))
         large.update(rows_from(self._times, max(1, int(LEAST_SHARE * self._time_ns))))
@@ -107,14 +109,13 @@ class _ProgramTree:
         self._times = at_least(self._parent, add_up(rows, exact.total_ns, n, outer))
         self._time_ns = self._times[0]
 
-    def _modules(self, folded: FoldedTree, of_folded: memoryview) -> dict[int, list[str]]:
+    def _modules(
+        self, folded: FoldedTree, of_folded: memoryview, own_ns: array[int]
+    ) -> dict[int, list[str]]:
         """Return the modules that each import brought, the heaviest first."""
         found = folded.imports
         labels, frame = labels_of(self._profile), folded.frame
-        weights = array("q", bytes(8 * len(folded.parent)))
-        for row in self._profile.sampled:
-            weights[folded.of_node[self._profile.stacks.node[row.stack]]] += row.weight_ns
-        totals = inclusive(folded.parent, weights)
+        totals = inclusive(folded.parent, own_ns)
         exact = self._profile.exact
         times = add_up(take(folded.of_node, exact.node), exact.total_ns, len(folded.parent))
         brought: defaultdict[int, Counter[int]] = defaultdict(Counter)
@@ -198,11 +199,3 @@ def _kinds_of_frames(profile: Profile) -> bytes:
         elif frame.kind == "region":
             of_frame[frame.id] = _PROGRAM
     return bytes(of_frame)
-
-
-def _kinds(profile: Profile, folded: FoldedTree) -> bytes:
-    """Return what each folded node's frame is."""
-    kinds = bytearray(take(_kinds_of_frames(profile), folded.frame))
-    for node in rows_from(folded.imports.outer, 1):
-        kinds[node] = _IMPORT
-    return bytes(kinds)

@@ -285,8 +285,10 @@ bool perf_clocks_read(struct session *s, kernel_ring_take take, void *arg)
 static int open_event_or_timer(struct session *s, struct thread *t)
 {
     int error = perf_clocks_open(s, t);
-    if (!error && s->exclude_kernel && timers_open_for_kernel(s, t))
-        perf_clocks_close(s, t), error = -EMFILE; /* a timer alone sees everything */
+    if (!error && s->exclude_kernel && timers_open_for_kernel(s, t)) {
+        perf_clocks_close(s, t);
+        error = -EMFILE; /* a timer alone sees everything */
+    }
     if (error != -EMFILE)
         return error;
     s->perf.n_mute += s->perf.kernel_frames;

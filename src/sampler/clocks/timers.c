@@ -77,7 +77,10 @@ int timers_open_for_kernel(struct session *s, struct thread *t)
         return error;
     atomic_store(&t->ticks_in_kernel, true);
     t->has_timer = 1;
-    return arm(s, t);
+    error = arm(s, t);
+    if (error)
+        timers_close(s, t);
+    return error;
 }
 
 void timers_close(struct session *s, struct thread *t)

@@ -14,7 +14,7 @@ import pytest
 from page_support import FUNCTIONS, Browser, figures, report
 from support import TARGETS, Run, made_once, record
 
-from pyhybrid.report.screen import MOST_COUNTING, MOST_SAMPLING
+from pyhybrid.report.cautions import MOST_COUNTING, MOST_SAMPLING
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import times

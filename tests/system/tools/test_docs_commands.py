@@ -73,7 +73,7 @@ PROFILES = (
     "base1",
     "base2",
 )
-PROFILES += "new1", "new2", "after", "lines"
+PROFILES += "new1", "new2", "lines"
 # Of pages whose commands other tests run, or nobody can.
 ELSEWHERE = {
     "training.md": "tests/system/torch",
