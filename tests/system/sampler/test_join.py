@@ -203,11 +203,14 @@ def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> Non
     covered = {number: covered_ns(profile, profile.threads[number]) for number in walkers}
     total_ns = sum(profile.threads[number].cpu_ns or 0 for number in walkers)
     assert abs(sum(covered.values()) - total_ns) <= 0.03 * total_ns
+    # Up to a young thread's first sample ticks stand for its time (newborn.h), one for more than it
+    # ran.  Timers are bound to ticks themselves: a thread has ticks alone for its first eight, each
+    # of which stands for half a tick to two, its part of what all such threads ran (drain.c).
+    n_shared = 8 if profile.meta["engine"] == "timer" else 0
     for number in walkers:
-        # Up to a young thread's first sample ticks stand for its time (newborn.h), one for more
-        # than it ran; its last sample may be up to two periods before its end.
+        # Its last sample may be up to two periods before its end.
         assert abs(covered[number] - profile.threads[number].cpu_ns) <= (
-            0.01 * profile.threads[number].cpu_ns + 2 * profile.period_ns + 2 * TICK_NS
+            0.01 * profile.threads[number].cpu_ns + 2 * profile.period_ns + (2 + n_shared) * TICK_NS
         )
 
 
