@@ -122,6 +122,7 @@ def watch_forks(run: "Profiling | None") -> None:
 
 
 def _in_forked_child() -> None:
-    for run in _watched:
-        run.in_forked_child()
+    watched = _watched[:]
     _watched.clear()
+    for run in watched:
+        run.in_forked_child()

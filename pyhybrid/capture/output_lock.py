@@ -78,7 +78,7 @@ def remove_folders(made: list[str]) -> None:
             os.rmdir(each)
 
 
-class _Descriptor:
+class Descriptor:
     """Keep one of ours, which the program may close: daemons close all, and use the numbers."""
 
     def __init__(self, number: int) -> None:
@@ -121,10 +121,10 @@ class _Aside:
 
     def __init__(self, path: str) -> None:
         self._path, self._old = path, path + ".old"
-        self._older: _Descriptor | None = None
+        self._older: Descriptor | None = None
         with contextlib.suppress(OSError):
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            self._older = _Descriptor(os.open(self._old, flags))
+            self._older = Descriptor(os.open(self._old, flags))
         os.replace(path, self._old)
 
     def keep(self) -> None:
@@ -172,7 +172,7 @@ class Claim:
             except OSError as error:
                 raise PyhybridError(f"cannot write {self.spool}: {error.strerror}") from None
             if found is not None:
-                self._lock = _Descriptor(found)
+                self._lock = Descriptor(found)
                 return
 
     def _usual(self) -> int | None:

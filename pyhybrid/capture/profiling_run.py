@@ -12,7 +12,7 @@ from posix import getpid, strerror  # at the end `os` may have others
 from typing import Any
 
 from pyhybrid.base.clock_pair import clock_pair
-from pyhybrid.capture import machine
+from pyhybrid.capture import children, machine
 from pyhybrid.capture.finisher import Finisher, as_bytes, find_interpreter, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs, watch_forks
@@ -56,6 +56,8 @@ class Profiling:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
         self.started = self.paused = self._settles = False
+        self.how = ""  # a child of another run began; "": this is a run of its own
+        self.parts: children.Parts | None = None  # where its children record
         self.parts_cpu_ns = 0  # what Profilers within it took
         self.streams: list[io.FileIO] = []
         self.prefix = ""
@@ -82,13 +84,14 @@ class Profiling:
         self.finisher = Finisher(_native, self.python, self.umask)
         self.outputs = LiveOutputs(self.settings, self.python)
         other = _native.session()
-        self.claim: Claim | NoClaim = (
+        self.claim: Claim | NoClaim | children.PartClaim = (
             NoClaim() if not self.settings.counts else Claim(self.prefix, self.pid)
         )
         try:
             self.claim.keep()
-            hardware = machine.describe()
-            self.processor, self.children = ProcessorWaits(), Children()
+            self._hardware = machine.describe()
+            self.processor: ProcessorWaits | None = ProcessorWaits()
+            self.children = Children()
             self.outputs.open_sinks()
             self.outputs.open_tools()
             started = self._start_native()
@@ -102,7 +105,7 @@ class Profiling:
             _native.on_leaving(self.leave)
             if self.settings.samples:
                 keep_whole(_native.whole_write, self.streams)
-            self._write_meta(started, hardware)
+            self._write_meta(started)
             self.started = True
         except BaseException:
             if self.outputs.capture:
@@ -126,9 +129,11 @@ class Profiling:
     def _give_up(self) -> None:
         self.native.dismiss_watcher()
         self.claim.give_up()
+        if self.parts:
+            self.parts.remove()
         remove_folders(self._made_folders)
 
-    def _start_native(self) -> dict[str, Any]:
+    def _start_native(self, *, inherits: bool = False) -> dict[str, Any]:
         settings = self.settings
         arguments = settings.native()
         if not settings.samples:
@@ -150,6 +155,7 @@ class Profiling:
                 own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
                 backend=backend,
                 module_table=settings.unwinder == "table",
+                inherits=inherits,
                 paused=True,  # what we do from here on is not the program's
             )
         except (OSError, RuntimeError) as error:
@@ -179,12 +185,53 @@ class Profiling:
         import fcntl  # noqa: F401
         import json  # noqa: F401
 
+    def profile_children(self) -> None:
+        """Let the program's children be profiled from now on, too, as the options want."""
+        settings, parts = self.settings, None
+        if settings.children == "none" or isinstance(self.claim, NoClaim):
+            return
+        try:
+            parts = children.Parts(self.prefix + children.FOLDER, settings.max_children_disk)
+            parts.make(settings.of_children())
+        except OSError as error:
+            say(f"children are not profiled: {error.strerror}")
+            return
+        self.parts = parts
+        if settings.children != "fork":
+            os.environ[children.VARIABLE] = parts.path
+
     def in_forked_child(self) -> None:
-        """Forget the run: the profile is the parent's."""
+        """Forget the parent's run; where its children are profiled, go on with this process."""
         self.native.forget()
         self.claim.close()
+        if self.parts and not self.native.forks_to_exec():
+            with contextlib.suppress(Exception):
+                self._go_on_in_child(self.parts)
 
-    def _write_meta(self, started: dict[str, Any], hardware: dict[str, Any]) -> None:
+    def _go_on_in_child(self, parts: children.Parts) -> None:
+        paused = self.paused
+        self.claim, self.started = parts.claim(), False
+        try:
+            self.pid, self.how, self.spool = getpid(), "fork", self.claim.spool
+            self.settings, self.outputs.capture = self.settings.for_children(), None
+            self.processor, self.children, self.parts_cpu_ns = None, Children(), 0
+            self.claim.keep()
+            started = self._start_native(inherits=True)
+            self.paused = True
+            self._watch_frameworks()
+            watch_forks(self)
+            self.native.on_leaving(self.leave)
+            self._write_meta(started)
+            self.started = True
+            if not paused:
+                self.native.resume()
+                self.paused = False
+        except BaseException:
+            self.native.stop()
+            self.claim.give_up()
+            raise
+
+    def _write_meta(self, started: dict[str, Any]) -> None:
         import json
 
         meta = {
@@ -193,7 +240,8 @@ class Profiling:
             "cwd": self.cwd,
             "pid": self.pid,
             "prefix_suffix": self.claim.suffix,
-            **hardware,
+            **self._hardware,
+            **children.identity(self.how or "root"),
             **describe(self.settings, started, clock_pair(self.native)),
         }
         self.native.write_meta(json.dumps(meta).encode())
@@ -207,6 +255,7 @@ class Profiling:
         global of_command_line
         of_command_line = self
         self._n_enabled = int(not self.settings.paused)
+        self.profile_children()
         self.native.prepare_exit()
         atexit.register(self.native.at_exit, _signal, self._finish_and_go)
         if not self.settings.leave_part and not isinstance(self.claim, NoClaim):
@@ -222,11 +271,13 @@ class Profiling:
         self.native.pause()
         self._pause_frameworks()
         self.paused = True
-        self.processor.end()
+        if self.processor:
+            self.processor.end()
 
     def resume(self) -> None:
         """Begin, or go on after `pause`."""
-        self.processor.begin()
+        if self.processor:
+            self.processor.begin()
         self.native.resume()
         self.paused = False
         if self.settings.wall_threads:
@@ -275,11 +326,15 @@ class Profiling:
         self._pause_frameworks()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        result = self.native.stop(lambda known: self._to_json(self._last_meta(known)).encode())
+        last_meta = lambda known: self._to_json(self._last_meta(known)).encode()  # noqa: E731
+        # (What C calls its methods a forked child's parent knows, which has the same ones.)
+        result = self.native.stop(last_meta, self.how != "fork")
         release(self.streams)
         if result is None:
             return False
         watch_forks(None)
+        if self.how:
+            return True
         if self.outputs.capture:
             self.outputs.capture.settle()
         if result["write_error"]:
@@ -309,6 +364,9 @@ class Profiling:
         Without `waits` there is none yet: the files come before this process ends (`prepare_exit`).
         """
         if not self._stops() or isinstance(self.claim, NoClaim):
+            return None
+        if self.how:  # the run's end makes the files
+            self.claim.close()
             return None
         if self.native.never_began():  # what another run left stays
             self._give_up()
@@ -344,7 +402,8 @@ class Profiling:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **known}
-        meta |= self.processor.figures() | self.children.figures()
+        meta |= self.children.figures() | (self.processor.figures() if self.processor else {})
+        meta |= {"name": name} if self.how and (name := children.current_name()) else {}
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
         with contextlib.suppress(Exception):  # it is profiled without their terms
@@ -361,6 +420,9 @@ class Profiling:
             return
         if not self._stops() or isinstance(self.claim, NoClaim):
             return
+        if self.how:
+            self.claim.close()
+            return
         made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
         try:
             if self.finisher.spawn_apart(self._arguments(), self.claim.descriptor):
@@ -375,7 +437,8 @@ class Profiling:
 
     def _arguments(self) -> list[str]:
         formats = (word for name in self.settings.formats for word in ("--format", name))
-        return [*formats, self.spool, self.prefix]
+        parts = ["--children", self.parts.path] if self.parts else []
+        return [*formats, *parts, self.spool, self.prefix]
 
     def _say_unfinished(self, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) else error or type(error).__name__

@@ -23,6 +23,7 @@ from pyhybrid.capture.finisher import EXPORT_FAILED, KILLED, UNTIL_END, start_ti
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
 from pyhybrid.exporters.destination import export_to, replacing
+from pyhybrid.finish.all_processes import Parts
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.symbols.resolve import Loader
@@ -49,7 +50,7 @@ LOOK_S = 0.1  # how often it is looked whether the profiled process is still the
 PATIENT_LOOKS = 15
 _END_NS = struct.Struct("<Q")
 
-_WORDS = ("format=", "summary", "keep", "mark=", f"{KILLED[2:]}=")  # those of the command line
+_WORDS = ("format=", "summary", "keep", "mark=", "children=", f"{KILLED[2:]}=")  # those of the command line
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
 
@@ -117,6 +118,19 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
             raise PyhybridError(f"cannot write {path}: {error}") from error
         except OverflowError as error:  # 64 bits, of which a table's integers have 63
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
+
+
+def make_of_all(spool_path: str, parts: Parts, prefix: str) -> str:
+    """Write `PREFIX.pyhybrid` from the spool and those of the children, and return its path."""
+    from pyhybrid.merge.merge import merge
+
+    path = prefix + SUFFIX
+    with replacing(path, os.getpid()) as temporary:
+        merge([spool_path, *parts.paths], temporary, failed=parts.failed)
+        more = [(key, json.dumps(value)) for key, value in parts.metadata().items()]
+        with closing(sqlite3.connect(temporary)) as database, database:
+            database.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", more)
+    return path
 
 
 def make_with_inlined(
@@ -304,7 +318,11 @@ def main(argv: list[str] | None = None) -> int:
         ending = Ending() if UNTIL_END in options else None
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
-        if _needs_debug_info(formats, summary):
+        parts: Made | None
+        children = Parts(options["--children"]) if "--children" in options else None
+        if children and (children.paths or children.metadata()):
+            path, parts = make_of_all(spool, children, prefix), None
+        elif _needs_debug_info(formats, summary):
             imports = not FOLDING.issuperset(formats)
             parts, in_source = make_with_inlined(spool, prefix, marks, imports)
         else:
@@ -322,6 +340,8 @@ def main(argv: list[str] | None = None) -> int:
                 in_source[0].close()
             if not keep:
                 os.unlink(spool)
+                if children:
+                    children.remove()
         if killed and reports:
             say(f"the program was killed: {path} is made of what was recorded until then")
         return EXPORT_FAILED if failed else 0

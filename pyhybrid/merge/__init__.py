@@ -22,6 +22,7 @@ LISTS = (
     *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
 )
 OF_ALL = ("unsampled_calls",)  # nodes, which are those of all
+OF_RUNS = ("complete", "children_cpu_ns", "children", "how", "ppid")
 TEXTS = ("cells", "metadata")
 COSTS = ("cost_ns", "call_cost_ns", "call_cost_inside_ns")  # of one sample, of one call
 BEGIN, END = ("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns")
@@ -40,8 +41,11 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the facts of all: what differs and cannot be added up is the first one's."""
     first = metas[0]
     merged = {key: value for meta in reversed(metas) for key, value in meta.items()} | first
+    # What is so of a run is so whatever becomes of its children, which are killed as a rule.
+    runs = [meta for meta in metas if meta.get("how", "root") == "root"]
     for key in merged:
-        values = [meta[key] for meta in metas if meta.get(key) is not None]
+        of = runs if key in OF_RUNS and runs else metas
+        values = [meta[key] for meta in of if meta.get(key) is not None]
         if values:
             merged[key] = _merged(key, values)
     first_of_all = min(metas, key=lambda meta: int(meta.get("start_unix_ns", 0)))

@@ -206,10 +206,13 @@ type _Known = dict[tuple[Any, int, int | None], str]
 type _Change = Callable[[Any], Any]
 
 
-def merge(paths: Sequence[str], output: str) -> None:
+def merge(
+    paths: Sequence[str], output: str, failed: list[tuple[str, str]] | None = None
+) -> None:
     """Write the profile of all these, which may be what killed runs left, as the new file `output`.
 
-    Raises PyhybridError where one cannot be read, or was measured otherwise than the first.
+    Raises PyhybridError where one cannot be read, or was measured otherwise than the first; where
+    `failed` is given, only for the first one: the others are left out, and why is put there.
     """
     try:
         with closing(sqlite3.connect(output, isolation_level=None)) as database:
@@ -217,46 +220,69 @@ def merge(paths: Sequence[str], output: str) -> None:
                 f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.create_all()}"
             )
             database.execute("BEGIN")
-            _merge(database, paths)
+            _merge(database, paths, failed)
             database.execute("COMMIT")
     except sqlite3.Error as error:
         raise PyhybridError(f"cannot merge: {error}") from error
 
 
-def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
+def _merge(
+    database: sqlite3.Connection, paths: Sequence[str], failed: list[tuple[str, str]] | None
+) -> None:
     shared = SharedPaths()
     metas: list[dict[str, Any]] = []
     known: _Known = {}
     tables = [row for row in schema.TABLES.values() if row not in SHARED]
     for path in paths:
-        with open_profile(path) as profile, damage_in(path):
-            if profile.query("PRAGMA user_version") != [(schema.VERSION,)]:
-                raise PyhybridError(f"{path}: an older pyhybrid wrote it: it cannot be merged")
-            _check_new(profile, path, known)
-            part = Part(shared, profile)
-            meta = dict(profile.meta)
-            later_ns = _later_ns(metas[0], meta) if metas else 0
-            for key in TIMES:
-                meta |= {key: meta[key] + later_ns} if key in meta else {}
-            if "unsampled_calls" in meta:
-                meta["unsampled_calls"] = [part.node[node] for node in meta["unsampled_calls"]]
-            metas.append(meta)
-            check_alike(metas[0], meta, path)
-            changes = _Changes(database, tables, part, later_ns)
-            for table in tables:
-                _copy(database, profile, table, changes)
-            if later_ns:  # what was merged before
-                database.execute(_LATER, (later_ns, *TIMES, changes.shift["process"]))
-            for (process,) in profile.query("SELECT id FROM process"):
-                number = changes.shift["process"] + process
-                facts = ((number, *each) for each in single_facts(meta))
-                database.executemany("INSERT OR IGNORE INTO process_meta VALUES (?,?,?)", facts)
+        try:
+            with open_profile(path) as profile, damage_in(path):
+                _check(profile, path, metas, known)
+                _add(database, profile, shared, tables, metas)
+        except PyhybridError as error:
+            if failed is None or not metas:
+                raise
+            failed.append((path, str(error)))
     _write_shared(database, shared)
     meta = merged_meta(metas)
     rows = [(key, json.dumps(value)) for key, value in sorted(meta.items())]
     database.executemany("INSERT INTO meta VALUES (?,?)", rows)
     is_known = "(key, value) IN (SELECT key, value FROM meta) OR key NOT IN (SELECT key FROM meta)"
     database.execute(f"DELETE FROM process_meta WHERE {is_known}")
+
+
+def _check(profile: Profile, path: str, metas: list[dict[str, Any]], known: _Known) -> None:
+    """Raise PyhybridError where it cannot be merged with those of `metas`."""
+    if profile.query("PRAGMA user_version") != [(schema.VERSION,)]:
+        raise PyhybridError(f"{path}: an older pyhybrid wrote it: it cannot be merged")
+    if metas:
+        check_alike(metas[0], profile.meta, path)
+    _check_new(profile, path, known)
+
+
+def _add(
+    database: sqlite3.Connection,
+    profile: Profile,
+    shared: SharedPaths,
+    tables: list[type[Row]],
+    metas: list[dict[str, Any]],
+) -> None:
+    part = Part(shared, profile)
+    meta = dict(profile.meta)
+    later_ns = _later_ns(metas[0], meta) if metas else 0
+    for key in TIMES:
+        meta |= {key: meta[key] + later_ns} if key in meta else {}
+    if "unsampled_calls" in meta:
+        meta["unsampled_calls"] = [part.node[node] for node in meta["unsampled_calls"]]
+    metas.append(meta)
+    changes = _Changes(database, tables, part, later_ns)
+    for table in tables:
+        _copy(database, profile, table, changes)
+    if later_ns:  # what was merged before
+        database.execute(_LATER, (later_ns, *TIMES, changes.shift["process"]))
+    for (process,) in profile.query("SELECT id FROM process"):
+        number = changes.shift["process"] + process
+        facts = ((number, *each) for each in single_facts(meta))
+        database.executemany("INSERT OR IGNORE INTO process_meta VALUES (?,?,?)", facts)
 
 
 def _check_new(profile: Profile, path: str, known: _Known) -> None:

@@ -4,6 +4,7 @@ Imports are few and light: the program waits for them.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ from pyhybrid.options.table import (
 if TYPE_CHECKING:
     from pyhybrid.options.function_filter import Filter, Named
 
+# What children of a run do not do: the run does it for all, or it is no child's.
+OF_RUN = ("emit", "emit_value", "tracy", "config", "output", "regions")
 GPU, STEPS = "gpu", "steps"  # of PyTorch
 EVERYTHING = ""  # a pattern that is found everywhere
 
@@ -45,6 +48,7 @@ class Settings(Options):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        self._given = given
         for name, each in self.options.items():
             try:
                 setattr(self, name, each.kind.taken(getattr(self, name)))
@@ -60,6 +64,8 @@ class Settings(Options):
             each.kind.check(self.shown_name(each), getattr(self, name))
         self.of_torch = TORCH_KIND.chosen(self.torch)
         self._check_together()
+        if self.no_children:
+            self.children = "none"
         self.lines = self.lines and self.counts  # sinks know already
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
@@ -153,6 +159,21 @@ class Settings(Options):
             mode = self.shown_name(self.options["mode"])
             known = f"{', '.join(others)} or {last}"
             raise UsageError(f"{option} needs {mode} {known}, not {self.mode}")
+
+    def of_children(self) -> dict[str, Any]:
+        """Return what started children are to do, as `marshal` takes it."""
+        return {"version": sys.version, "options": self._of_children()}
+
+    def for_children(self) -> "Settings":
+        """Return those of a forked child: no live outputs, no files and no words of its own."""
+        child = object.__new__(type(self))
+        vars(child).update(vars(self), formats=(), summary=False, sinks=[], emit=[])
+        child.of_torch = {key: value for key, value in self.of_torch.items() if key != GPU}
+        return child
+
+    def _of_children(self) -> dict[str, Any]:
+        left = {name: self.options[name].default for name in OF_RUN if name in self.options}
+        return {**self._given, **left, "formats": (), "summary": False}
 
     def _announces(self) -> bool:
         return any(f"{each}:".startswith(f"{ANNOUNCE}:") for each in self.emit)

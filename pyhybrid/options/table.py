@@ -61,6 +61,7 @@ RECORDING, FUNCTIONS, CALLS_OF = "recording", "which functions", "single calls"
 TORCH, LIVE, NATIVE, LIMITS = "PyTorch", "live outputs", "native libraries", "limits"
 GROUPS = (RECORDING, FUNCTIONS, CALLS_OF, TORCH, LIVE, NATIVE, LIMITS)
 CLOCKS = ("cpu", "wall")
+CHILDREN = ("all", "fork", "none")
 ENGINES = ("auto", "perf_event", "timer", "sigtrap")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are counted, for a profile or for live outputs
@@ -480,6 +481,32 @@ class Options(ProfilerOptions):
         default=False,
         help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
         "our own perf.data is PREFIX.perf.data then",
+    )
+    children: str = option(
+        "--children",
+        group=RECORDING,
+        kind=Choice("kind of children", CHILDREN),
+        default="all",
+        metavar="KIND",
+        brief="profile child processes: all (default), those of fork alone, or none",
+        help="profile the program's child processes with it, in one profile: all (default), those "
+        "of fork alone, or none",
+    )
+    no_children: bool = option(
+        "--no-children",
+        group=RECORDING,
+        kind=Flag(),
+        default=False,
+        help="--children none",
+    )
+    max_children_disk: int = option(
+        "--max-children-disk",
+        group=LIMITS,
+        kind=Size(1 << 20, 1 << 50),
+        default=2 << 30,
+        metavar="SIZE",
+        help="if the spools of children take more, further ones are counted, not profiled "
+        "(2G)",
     )
     leave_part: bool = option(
         "--leave-part",

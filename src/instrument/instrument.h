@@ -39,8 +39,8 @@ struct call_cost {
     uint64_t usual_ticks; /* struct callback_times' */
 };
 
-/* Claims a tool id (4, else 3, else 2), measures what counting costs, and switches the events on, for
- * the calling interpreter; with `lines`, LINE events, too, of the functions that the filter selects.
+/* Claims a tool id (4, else 3, else 2), measures what counting costs unless `cost` has it, and switches the events on,
+ * for the calling interpreter; with `lines`, LINE events, too, of the functions that the filter selects.
  * With `c_calls`, calls of C functions are counted, and announced to it by name; NULL: they are not.
  * Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
 int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls,

@@ -25,6 +25,7 @@
 #endif
 
 static bool starting;
+static struct call_cost call_cost; /* that the last start measured */
 
 static void in_forked_child(void)
 {
@@ -137,7 +138,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     options.sampler.looks = emit_is_open();
     struct sampler_info info;
-    struct call_cost cost = {0};
+    struct call_cost cost = options.sampler.inherits ? call_cost : (struct call_cost){0};
     if (process_hooks_install(in_forked_child))
         return NULL;
     if (starting || sampler_running())
@@ -153,6 +154,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     if (options.sampler.exact && (tool_id = start_events(&options, &cost)) < 0)
         return NULL;
+    call_cost = cost;
     if (options.paused)
         instrument_pause();
     else
@@ -212,9 +214,10 @@ static PyObject *signpost(PyObject *self, PyObject *text)
 
 PyDoc_STRVAR(
     stop_doc,
-    "stop(describe=None) -> dict | None\n\n"
+    "stop(describe=None, names=True) -> dict | None\n\n"
     "Stop, flush and close the spool (sampler.h: what stays).  `describe(said)` gives a last META\n"
     "record (bytes) with what native code said (native_tools.c); what it calls is not counted.\n"
+    "Without `names`, methods of C have none here: the parent of a forked child has them.\n"
     "None if no profiler runs (also in a forked child).");
 
 static void write_last_meta(PyObject *describe, struct native_region_losses regions)
@@ -234,8 +237,8 @@ static PyObject *stop(PyObject *self, PyObject *args)
     (void)self;
     struct sampler_result result;
     PyObject *describe = Py_None;
-    int error;
-    if (!PyArg_ParseTuple(args, "|O", &describe))
+    int error, names = true;
+    if (!PyArg_ParseTuple(args, "|Op", &describe, &names))
         return NULL;
     if (!sampler_running())
         Py_RETURN_NONE;
@@ -247,7 +250,7 @@ static PyObject *stop(PyObject *self, PyObject *args)
     sampler_pause(); /* what we do from here on is not the program's */
     if (describe != Py_None)
         write_last_meta(describe, regions);
-    error = sampler_stop(method_names_collect, &result);
+    error = sampler_stop(names ? method_names_collect : NULL, &result);
     PyObject *remarks = emit_remarks();
     emit_close();            /* the collector looks no more */
     if (error || !remarks) { /* another thread has stopped it */
@@ -330,6 +333,16 @@ static PyObject *resume_all(PyObject *self, PyObject *unused)
     if (instrument_resume())
         return NULL;
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(forks_to_exec_doc, "forks_to_exec() -> bool\n\n"
+                                "Does the calling thread's fork() belong to the start of a program?");
+
+static PyObject *forks_to_exec(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(spawns_forks());
 }
 
 PyDoc_STRVAR(forget_doc, "forget() -> None\n\nIn a forked child: switch the parent's events off.");
@@ -572,6 +585,7 @@ static PyMethodDef methods[] = {
     {"session", session, METH_NOARGS, session_doc},
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
+    {"forks_to_exec", forks_to_exec, METH_NOARGS, forks_to_exec_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
     {"flush", flush, METH_NOARGS, flush_doc},
     {"read_clock", read_clock, METH_O, read_clock_doc},

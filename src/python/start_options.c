@@ -33,6 +33,7 @@ static const struct field {
     {"event_windows", FLAG, SAMPLER(log_windows)},
     {"keep_events_ns", UINT64, SAMPLER(keep_events_ns)},
     {"wall_threads", OBJECT, SAMPLER(wall_threads)}, /* bytes: set_wall_threads */
+    {"inherits", FLAG, SAMPLER(inherits)},
     {"module_table", FLAG, SAMPLER(module_table)},
     {"backend", PATH, SAMPLER(backend_path)},
     {"lines", FLAG, HERE(lines)},

@@ -65,6 +65,11 @@ static void make_ready(void *session)
     pthread_mutex_unlock(&session_lock);
 }
 
+void cost_is_known(struct session *s)
+{
+    session_block(make_ready, s);
+}
+
 void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
 {
     bool limits = wanted_ns < COST_PERIOD_NS;

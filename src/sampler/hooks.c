@@ -106,6 +106,7 @@ void sampler_after_fork_child(void)
     struct session *s = session_forget_in_child();
     if (!s)
         return;
+    sampler_found_in_parent(!s->signal_taken && !s->spare_signal && !s->trap_lost);
     atomic_store(&session_current, NULL);
     atomic_store(&handlers_running, 0);
     if (signal_is_taken(SIGPROF))

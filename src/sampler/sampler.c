@@ -20,6 +20,15 @@
 #include "spool.h"
 
 static uint32_t generations;
+
+/* What the last start has found out: it holds in a forked child, too. */
+static struct {
+    struct py_layout layout;
+    uint64_t main_stack_high, period_ns, tick_ns;
+    struct sampler_info info;
+    struct engine_choice engine; /* clock is NULL: nothing is known */
+} found;
+
 void (*session_look)(void);
 
 void sampler_set_look(void (*look)(void))
@@ -120,8 +129,9 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return fail(info, error, "guarded reads of memory");
     libraries_use_table(o->module_table);
     session_block(update_table, NULL);
-    s->main_stack_high = find_main_stack_high();
-    if ((error = calibrate(s, info)))
+    s->main_stack_high = o->inherits ? found.main_stack_high : find_main_stack_high();
+    s->layout = found.layout;
+    if (!o->inherits && (error = calibrate(s, info)))
         return error;
     if (o->backend_path && (error = load_backend(s, o->backend_path, info)))
         return error;
@@ -130,14 +140,20 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     s->fd_floor = (int)(limit / 2);
     if ((error = perf_clocks_init(&s->perf, (int)(limit / 4))))
         return fail(info, error, "memory");
-    if ((error = engine_probe(s, o, info))) {
+    if (o->inherits) {
+        *info = found.info;
+        error = engine_inherit(s, &found.engine);
+    } else {
+        error = engine_probe(s, o, info);
+    }
+    if (error) {
         const char *why = *info->engine_reason ? info->engine_reason : strerror(-error);
         snprintf(info->error, sizeof info->error, "engine: %s", why);
         return error;
     }
     s->clock = o->clock;
     s->newborns.of = map_memory(NEWBORN_MAX * sizeof *s->newborns.of);
-    s->tick_ns = timers_tick_ns();
+    s->tick_ns = o->inherits ? found.tick_ns : timers_tick_ns();
     s->looks = o->looks;
     if ((error = names_prepare(s, o)))
         return fail(info, error, "the names of threads");
@@ -215,10 +231,13 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     if (!s)
         return fail(info, -ENOMEM, "memory");
     s->tasks.folder.fd = s->tasks.last_pid.fd = s->status.fd = -1;
+    o->inherits = o->inherits && found.engine.clock;
     uint64_t wanted = s->asked_period_ns = o->period_ns;
-    bool measure = o->engine != ENGINE_NONE;
+    bool measure = o->engine != ENGINE_NONE && !o->inherits;
     if (measure)
         o->period_ns = COST_PERIOD_NS;
+    else if (o->inherits)
+        o->period_ns = found.period_ns;
     int error = prepare(s, o, info);
     o->period_ns = wanted;
     if (error) {
@@ -231,7 +250,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     s->holds_trap = signal == SIGTRAP;
     s->start_ns = s->counted_from_ns = clock_now_ns();
     s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
-    atomic_store(&s->calibrating, measure);
+    atomic_store(&s->calibrating, measure || (o->inherits && o->engine != ENGINE_NONE));
     atomic_store(&s->state, SESSION_RUNNING);
     atomic_store(&session_current, s);
     session_set(s);
@@ -250,11 +269,25 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     }
     if (measure)
         cost_limit_rate(s, wanted, info);
+    else if (o->inherits && o->engine != ENGINE_NONE)
+        cost_is_known(s);
     else
         sampler_pause();
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
+    found.layout = s->layout;
+    found.main_stack_high = s->main_stack_high;
+    found.period_ns = info->period_ns;
+    found.tick_ns = s->tick_ns;
+    found.info = *info;
+    found.engine = engine_chosen(s);
     return 0;
+}
+
+void sampler_found_in_parent(bool holds)
+{
+    if (!holds)
+        found.engine.clock = NULL;
 }
 
 static bool is_function(void *session, uint64_t start)

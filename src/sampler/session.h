@@ -206,6 +206,9 @@ void session_pause_idle(struct session *s);
 
 extern void (*session_look)(void); /* sampler_set_look */
 
+/* sampler.c: does what the last start has found out hold in this forked child? */
+void sampler_found_in_parent(bool holds);
+
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
@@ -243,6 +246,9 @@ void callers_note(struct callers *c, const struct unwind *u, const struct exact 
  * sets the rate that was asked for, or the one that costs a fifth of a core.  Sets info->cost_ns (0: no signal
  * came).  The session is paused then. */
 void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info);
+
+/* Nothing is measured: the session is paused, with the rate that it has. */
+void cost_is_known(struct session *s);
 
 /* --- previous_handler.c -------------------------------------------------------------------------- */
 
@@ -367,6 +373,15 @@ void sleep_detection_end(struct session *s, struct thread *t);
  * info->engine_reason. */
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info);
+
+/* What engine_probe found, beside info's fields. */
+struct engine_choice {
+    const struct clock_ops *clock;
+    bool exclude_kernel, kernel_frames;
+};
+struct engine_choice engine_chosen(const struct session *s);
+/* In a forked child: sets what the parent's engine_probe found.  Returns 0 or -errno. */
+int engine_inherit(struct session *s, const struct engine_choice *found);
 
 /* They do what those of struct clock_ops do. */
 int engine_open(struct session *s, struct thread *t);

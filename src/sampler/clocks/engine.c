@@ -161,6 +161,20 @@ int engine_probe(struct session *s, const struct sampler_options *options,
     return 0;
 }
 
+struct engine_choice engine_chosen(const struct session *s)
+{
+    return (struct engine_choice){session_clock(s), s->exclude_kernel, s->perf.kernel_frames};
+}
+
+int engine_inherit(struct session *s, const struct engine_choice *found)
+{
+    atomic_store(&s->clock_ops, found->clock);
+    s->exclude_kernel = found->exclude_kernel;
+    s->perf.kernel_frames = found->kernel_frames;
+    bool guarded = found->clock->signal == SIGTRAP;
+    return guarded ? trap_guards_init(&s->guards, s->perf.max / 2) : 0;
+}
+
 int engine_open(struct session *s, struct thread *t)
 {
     return s->signal_taken ? 0 : session_clock(s)->open(s, t);

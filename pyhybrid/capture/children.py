@@ -1,0 +1,179 @@
+"""The children of a run, which are profiled with it: a folder of their spools, beside the run's.
+
+A child never finishes what it has recorded: it leaves a spool in the folder, and the run's finishing
+process makes one profile of all (finish/all_processes.py).  A forked child goes on in a session of
+its own; a started one finds the folder by a variable, and begins where its interpreter does
+(begin_started).
+
+Imports are few and light, and nothing here raises or prints in a child: it is the program's.
+"""
+
+import contextlib
+import errno
+import fcntl
+import marshal
+import os
+import sys
+from posix import getpid, getppid
+from time import monotonic_ns, time
+from typing import Any
+
+from pyhybrid.capture.output_lock import Descriptor
+from pyhybrid.errors import PyhybridError
+
+FOLDER = ".pyhybrid.parts"  # what follows the prefix
+VARIABLE = "PYHYBRID_RUN"  # the path of a run's folder, for started children
+PART = ".part"
+RUN, LEFT_OUT = "run", "left-out"  # files in the folder, beside the spools
+RENEWED_S = 1.0  # how long what the folder takes is believed
+
+# Of one process among others: what launchers give it (torchrun, MPI, Slurm, accelerate), by keys of
+# the profile's meta data.
+RANK_VARIABLES = {
+    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
+    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+}
+
+
+class Parts:
+    """Hold the folder of the spools of a run's children: made by the run, found by each child."""
+
+    def __init__(self, path: str, most_bytes: int) -> None:
+        self.path, self._most_bytes = path, most_bytes
+        self._taken: tuple[float, int] | None = None
+
+    def make(self, run: dict[str, Any]) -> None:
+        """Make it, with what started children are to do.  Raises OSError.
+
+        What a killed run has left there is set aside, as its spool is: FOLDER.old.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if os.listdir(self.path):
+                _remove(f"{self.path}.old")
+                os.rename(self.path, f"{self.path}.old")
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.path, 0o777)
+        text = marshal.dumps({**run, "most_bytes": self._most_bytes})
+        with open(os.path.join(self.path, RUN), "wb") as file:
+            file.write(run["version"].encode() + b"\n" + text)
+
+    def remove(self) -> None:
+        """Remove it: there is no run."""
+        _remove(self.path)
+
+    def claim(self) -> "PartClaim":
+        """Return a new spool for this process.  Raises OSError, PyhybridError where it has none."""
+        if self._most_bytes and self._taken_bytes() > self._most_bytes:
+            self.leave_out("disk")
+            raise PyhybridError("the children's spools take all that they may")
+        return PartClaim(os.path.join(self.path, f"{getpid()}-{monotonic_ns()}{PART}"))
+
+    def leave_out(self, why: str) -> None:
+        """Note that this process is not profiled."""
+        line = f"{why}\t{' '.join(argv())}".replace("\n", " ")[:500]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            file = os.open(os.path.join(self.path, LEFT_OUT), flags, 0o666)
+            os.write(file, f"{line}\n".encode("utf-8", "replace"))
+            os.close(file)
+
+    def _taken_bytes(self) -> int:
+        """Return what they take, as of a second ago at most: a file of that is all processes'."""
+        path, now = os.path.join(self.path, "taken"), time()
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            if 0 <= now - status.st_mtime < RENEWED_S:
+                return status.st_size  # (it is sparse)
+        with contextlib.suppress(OSError):
+            with os.scandir(self.path) as entries:
+                taken = sum(e.stat().st_size for e in entries if e.name.endswith(PART))
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            os.ftruncate(file, taken)
+            os.utime(file)
+            os.close(file)
+            return taken
+        return 0
+
+
+class PartClaim:
+    """Claim a child's spool, as output_lock.Claim claims a run's."""
+
+    prefix = suffix = ""
+
+    def __init__(self, spool: str) -> None:
+        self.spool = spool
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.open(spool, flags, 0o666)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = Descriptor(file)
+
+    @property
+    def descriptor(self) -> int:
+        """Return the file's, which has the lock; -1 once the program has closed it."""
+        return self._lock.number
+
+    def keep(self) -> None:
+        """Move it out of the program's way.  Raises OSError."""
+        self._lock.move()
+
+    def close(self) -> None:
+        """Close it: from now on whoever makes the profile may take the spool."""
+        self._lock.close()
+
+    def give_up(self) -> None:
+        """Leave nothing."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.spool)
+        self.close()
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder of ours, in which there are no folders."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def argv() -> list[str]:
+    """Return the words of this process, as the kernel has them: `sys.argv` comes later."""
+    try:
+        with open("/proc/self/cmdline", "rb", buffering=0) as file:
+            words = (file.read(1 << 16) or b"").split(b"\0")[:-1]
+        return [os.fsdecode(word) for word in words]
+    except OSError:
+        return list(getattr(sys, "orig_argv", ()))
+
+
+def identity(how: str) -> dict[str, Any]:
+    """Return what a process is among those of its run, as meta data: `how` it began."""
+    known: dict[str, Any] = {"how": how, "ppid": getppid()}
+    for key, names in RANK_VARIABLES.items():
+        value = next((os.environ[name] for name in names if name in os.environ), "")
+        if value.isascii() and value.isdigit():
+            known[key] = int(value)
+    name = forked_name() if how == "fork" else ""
+    return {**known, "name": name} if name else known
+
+
+def forked_name() -> str:
+    """Return the name of multiprocessing's that this child, which begins, will have; "": none."""
+    with contextlib.suppress(Exception):  # of whatever the program has put there
+        frame: Any = sys._getframe()
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "_launch" and code.co_filename.endswith("popen_fork.py"):
+                return str(frame.f_locals["process_obj"].name)
+            frame = frame.f_back
+    return ""
+
+
+def current_name() -> str:
+    """Return the name that multiprocessing has for this process; "": it has none."""
+    module = sys.modules.get("multiprocessing.process")
+    with contextlib.suppress(Exception):
+        process = module.current_process() if module else None
+        if process is not None and process._parent_pid is not None:
+            return str(process.name)
+    return ""

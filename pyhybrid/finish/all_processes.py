@@ -1,0 +1,97 @@
+"""What the children of a run recorded: their spools, to be one profile with the run's.
+
+A child's spool is whole once nobody has its lock: the child has ended, however it did.  What still
+runs when the profile is made is named in it, and stays in the folder: `pyhybrid merge` adds it.
+"""
+
+import fcntl
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+from pyhybrid.capture.children import LEFT_OUT, PART, RUN
+
+PATIENCE_S = 2.0  # for children that end with their parent, as those of a pool
+LOOK_S = 0.02
+MOST_NAMED = 50  # of what is not profiled
+
+
+class Parts:
+    """Take the spools in a folder, whose locks are this process's from then on."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.paths: list[str] = []  # of those that can be read, in the order of their begin
+        self.running: list[str] = []
+        self._locks: list[int] = []
+        self.failed: list[tuple[str, str]] = []  # paths, and why they are not in the profile
+        until = time.monotonic() + PATIENCE_S
+        waited_for = self._there()
+        while waited_for := [path for path in waited_for if not self._takes(path)]:
+            if time.monotonic() > until:
+                break
+            time.sleep(LOOK_S)
+        self.running = waited_for
+        self.paths.sort(key=_began)
+
+    def _there(self) -> list[str]:
+        with suppress(OSError):
+            names = os.listdir(self.folder)
+            return [os.path.join(self.folder, name) for name in names if name.endswith(PART)]
+        return []
+
+    def _takes(self, path: str) -> bool:
+        """Take it, if nobody has it; one that is empty was killed before it began."""
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        if os.fstat(file).st_size:
+            self._locks.append(file)
+            self.paths.append(path)
+        else:
+            os.close(file)
+            self.failed.append((path, "killed as it began"))
+        return True
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what the profile's meta data gets: the processes that are not in it."""
+        left: Counter[str] = Counter()
+        with suppress(OSError), open(os.path.join(self.folder, LEFT_OUT), encoding="utf-8") as file:
+            left.update(line.rstrip("\n") for line in file)
+        known: dict[str, Any] = {}
+        if left:
+            rows = [(*line.split("\t", 1), n) for line, n in left.most_common(MOST_NAMED)]
+            known["left_out"] = [row for row in rows if len(row) == 3]
+        if self.running:
+            known["still_running"] = [_pid(path) for path in self.running]
+        if self.failed:
+            known["not_merged"] = [[_pid(path), why] for path, why in self.failed]
+        return known
+
+    def remove(self) -> None:
+        """Remove what is in the profile, and the folder if nothing else is there."""
+        for path in (*self.paths, *(path for path, _ in self.failed)):
+            with suppress(OSError):
+                os.unlink(path)
+        if not self.running:
+            for name in (RUN, LEFT_OUT, "taken"):
+                with suppress(OSError):
+                    os.unlink(os.path.join(self.folder, name))
+            with suppress(OSError):
+                os.rmdir(self.folder)
+
+
+def _pid(path: str) -> int:
+    return int(os.path.basename(path).partition("-")[0])
+
+
+def _began(path: str) -> int:
+    return int(os.path.basename(path).removesuffix(PART).partition("-")[2])
