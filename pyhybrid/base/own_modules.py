@@ -53,6 +53,12 @@ def begin() -> None:
             del sys.modules[name]
 
 
+def begin_before_program() -> None:
+    """Do as `begin` where the interpreter starts: `sys.path` has nothing of the program's yet."""
+    global _bare, _path
+    _path, _bare = sys.path[:], frozenset(sys.modules)
+
+
 def hand_back() -> None:
     """Leave `sys.path` and `sys.modules` as a bare program has them, but for `pyhybrid` itself."""
     if _path is None:

@@ -8,18 +8,22 @@ its own; a started one finds the folder by a variable, and begins where its inte
 Imports are few and light, and nothing here raises or prints in a child: it is the program's.
 """
 
+from __future__ import annotations
+
 import contextlib
-import errno
 import fcntl
 import marshal
 import os
 import sys
 from posix import getpid, getppid
 from time import monotonic_ns, time
-from typing import Any
 
 from pyhybrid.capture.output_lock import Descriptor
 from pyhybrid.errors import PyhybridError
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER = ".pyhybrid.parts"  # what follows the prefix
 VARIABLE = "PYHYBRID_RUN"  # the path of a run's folder, for started children
@@ -56,13 +60,13 @@ class Parts:
             os.mkdir(self.path, 0o777)
         text = marshal.dumps({**run, "most_bytes": self._most_bytes})
         with open(os.path.join(self.path, RUN), "wb") as file:
-            file.write(run["version"].encode() + b"\n" + text)
+            file.write(f"{sys.version!r}\n".encode() + text)
 
     def remove(self) -> None:
         """Remove it: there is no run."""
         _remove(self.path)
 
-    def claim(self) -> "PartClaim":
+    def claim(self) -> PartClaim:
         """Return a new spool for this process.  Raises OSError, PyhybridError where it has none."""
         if self._most_bytes and self._taken_bytes() > self._most_bytes:
             self.leave_out("disk")

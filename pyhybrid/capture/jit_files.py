@@ -3,12 +3,17 @@
 Imports are few and light: the program waits for it.
 """
 
+from __future__ import annotations
+
 import os
 import posix  # at the end `os` may have other functions
 import stat
 import time
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _SLACK_S = 2.0  # wall-clock time is set
 

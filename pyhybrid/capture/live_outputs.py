@@ -3,12 +3,12 @@
 Both are shared objects of ours, loaded where they are asked for.
 """
 
+from __future__ import annotations
+
 import errno
 import os
-from collections.abc import Callable
 from posix import getpid  # at the end `os` may have another
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING
 
 from pyhybrid.capture.std_streams import say
 from pyhybrid.errors import PyhybridError, UsageError
@@ -16,7 +16,10 @@ from pyhybrid.options.kinds import native_number
 from pyhybrid.options.settings import Settings
 from pyhybrid.options.table import TOOLS, TRACY
 
+TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyhybrid.capture.profiling_run import Profiling
     from pyhybrid.capture.tracy_capture import TracyCapture
 
@@ -88,7 +91,7 @@ class LiveOutputs:
 TEXT = "This process (pid={}) is multi-threaded, use of {}() may lead to deadlocks in the child."
 
 _of_outputs = 0  # threads of live outputs' libraries, which stay to the end
-_watched: "list[Profiling]" = []  # at most one: the run that forks concern
+_watched: list[Profiling] = []  # at most one: the run that forks concern
 # The extension, once it is registered: such callbacks cannot be taken back.  It is kept here, for
 # a program may have cleared sys.modules when its run ends.
 _registered: list[ModuleType] = []
@@ -105,7 +108,7 @@ def load_output(native: ModuleType, load: Callable[..., str], *arguments: object
     return note
 
 
-def watch_forks(run: "Profiling | None") -> None:
+def watch_forks(run: Profiling | None) -> None:
     """Let forks concern this run from now on; None: no run."""
     _watched[:] = [run] if run else []
     if run and not _registered:

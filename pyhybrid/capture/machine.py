@@ -1,10 +1,15 @@
 """The machine that a program runs on, for the profile's meta data: perf.data's head names it."""
 
+from __future__ import annotations
+
 import os
 import sys
 from io import FileIO as _File  # as it is now: the program may replace it
 from posix import times  # this, too
-from typing import Any
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

@@ -3,12 +3,17 @@
 Imports are few and light: the program waits for them.
 """
 
+from __future__ import annotations
+
 import sys
-from typing import Any
 
 from pyhybrid import __version__
 from pyhybrid.options.settings import GPU, Settings
 from pyhybrid.options.table import USAGE_KIND
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def describe(
@@ -18,7 +23,7 @@ def describe(
     `clocks` what clock_pair() has just done."""
     period = started["period_ns"]
     now_ns, unix_ns = clocks
-    call_cost_ns = started["call_cost_ns"]
+    call_cost_ns, inside_ns, _ = started["call_cost"]
     return {
         "version": __version__,
         "python": sys.version.split()[0],
@@ -36,7 +41,7 @@ def describe(
         "tool_id": started["tool_id"],
         "comm": _comm(),
         "call_cost_ns": round(call_cost_ns, 2) or None,
-        "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
+        "call_cost_inside_ns": round(inside_ns, 2) if call_cost_ns else None,
         "functions": list(settings.functions),
         "keep": list(settings.keep),
         "args": list(settings.arguments),

@@ -1,14 +1,19 @@
 """File names for this run alone, found free and writable before the program starts."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from itertools import count
 from posix import close, fstat  # at the end `os` may have others
 
 from pyhybrid.errors import OutputError, PyhybridError
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROFILE, PART = ".pyhybrid", ".pyhybrid.part"  # what follows the prefix
 # SQLite's, of a file being written.

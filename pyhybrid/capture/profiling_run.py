@@ -3,13 +3,14 @@
 Imports are few and light: the program waits for them.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import io
 import os
 import sys
 from posix import getpid, strerror  # at the end `os` may have others
-from typing import Any
 
 from pyhybrid.base.clock_pair import clock_pair
 from pyhybrid.capture import children, machine
@@ -31,17 +32,28 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Part
 from pyhybrid.options.settings import GPU, Settings
 
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
+
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
 
 
-of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
+of_command_line: Profiling | None = None  # the run of `python -m pyhybrid`
 
 
 class Profiling:
     """Run the profiler: `start`, then `finish` (or `finish_at_exit`).  Raises PyhybridError."""
 
-    def __init__(self, settings: Settings, argv: list[str], *, makes_folders: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        argv: list[str],
+        *,
+        makes_folders: bool = True,
+        is_child: bool = False,
+    ) -> None:
         if is_finisher():
             raise PyhybridError("this process makes a profile: nothing is profiled in it")
         self.settings = settings
@@ -62,7 +74,7 @@ class Profiling:
         self.streams: list[io.FileIO] = []
         self.prefix = ""
         self._made_folders: list[str] = []
-        if not settings.counts:
+        if is_child or not settings.counts:
             return
         prefix = os.path.abspath(prefix_of(settings.output))
         self._made_folders = check_folder(prefix, makes=makes_folders)
@@ -106,7 +118,7 @@ class Profiling:
             if self.settings.samples:
                 keep_whole(_native.whole_write, self.streams)
             self._write_meta(started)
-            self.started = True
+            self._started, self.started = started, True
         except BaseException:
             if self.outputs.capture:
                 _native.drop_companion()
@@ -133,7 +145,7 @@ class Profiling:
             self.parts.remove()
         remove_folders(self._made_folders)
 
-    def _start_native(self, *, inherits: bool = False) -> dict[str, Any]:
+    def _start_native(self, **known: Any) -> dict[str, Any]:
         settings = self.settings
         arguments = settings.native()
         if not settings.samples:
@@ -155,7 +167,7 @@ class Profiling:
                 own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
                 backend=backend,
                 module_table=settings.unwinder == "table",
-                inherits=inherits,
+                **known,
                 paused=True,  # what we do from here on is not the program's
             )
         except (OSError, RuntimeError) as error:
@@ -185,14 +197,21 @@ class Profiling:
         import fcntl  # noqa: F401
         import json  # noqa: F401
 
-    def profile_children(self) -> None:
+    def _profile_children(self) -> None:
         """Let the program's children be profiled from now on, too, as the options want."""
-        settings, parts = self.settings, None
+        settings, started = self.settings, self._started
         if settings.children == "none" or isinstance(self.claim, NoClaim):
             return
+        parts = children.Parts(self.prefix + children.FOLDER, settings.max_children_disk)
+        known = {
+            "known_period_ns": started["period_ns"],
+            "known_cost_ns": started["cost_ns"],
+            "call_cost": started["call_cost"],
+        }
         try:
-            parts = children.Parts(self.prefix + children.FOLDER, settings.max_children_disk)
-            parts.make(settings.of_children())
+            parts.make(
+                {"options": settings.of_children(), "known": known, "hardware": self._hardware}
+            )
         except OSError as error:
             say(f"children are not profiled: {error.strerror}")
             return
@@ -205,27 +224,58 @@ class Profiling:
         self.native.forget()
         self.claim.close()
         if self.parts and not self.native.forks_to_exec():
+            paused = self.paused
             with contextlib.suppress(Exception):
-                self._go_on_in_child(self.parts)
+                self.settings, self.outputs.capture = self.settings.for_children(), None
+                self._record_as_child(self.parts, "fork", {"inherits": True})
+                if not paused:
+                    self.native.resume()
+                    self.paused = False
 
-    def _go_on_in_child(self, parts: children.Parts) -> None:
-        paused = self.paused
+    def start_as_child(self, parts: children.Parts, how: str, run: dict[str, Any]) -> None:
+        """Begin in a process that was started as a program of its own, or that a fork server made.
+
+        `run` is what the parent of all has found out.  Raises PyhybridError, OSError, RuntimeError.
+        """
+        import _signal
+        import atexit
+        import json
+
+        from pyhybrid import _native
+
+        global of_command_line
+        self.native, self._to_json = _native, json.dumps
+        self.finisher = Finisher(_native, self.python, self.umask)
+        self.outputs = LiveOutputs(self.settings, self.python)
+        self._hardware = run["hardware"]
+        if os.uname().nodename != self._hardware.get("hostname"):
+            self._hardware = machine.describe()
+        self.parts, of_command_line = parts, self
+        self._record_as_child(parts, how, run["known"])
+        self._n_enabled = int(not self.settings.paused)
+        atexit.register(self.native.at_exit, _signal, self._finish_and_go)
+        if self.settings.paused:
+            return
+        if how == "start":
+            self.native.await_program()
+        else:
+            self.native.resume()
+        self.paused = False
+
+    def _record_as_child(self, parts: children.Parts, how: str, known: dict[str, Any]) -> None:
+        """Start, paused, with a spool in the folder; what is `known` is not measured."""
         self.claim, self.started = parts.claim(), False
         try:
-            self.pid, self.how, self.spool = getpid(), "fork", self.claim.spool
-            self.settings, self.outputs.capture = self.settings.for_children(), None
+            self.pid, self.how, self.spool = getpid(), how, self.claim.spool
             self.processor, self.children, self.parts_cpu_ns = None, Children(), 0
             self.claim.keep()
-            started = self._start_native(inherits=True)
+            started = self._start_native(**known)
             self.paused = True
             self._watch_frameworks()
             watch_forks(self)
             self.native.on_leaving(self.leave)
             self._write_meta(started)
             self.started = True
-            if not paused:
-                self.native.resume()
-                self.paused = False
         except BaseException:
             self.native.stop()
             self.claim.give_up()
@@ -255,7 +305,7 @@ class Profiling:
         global of_command_line
         of_command_line = self
         self._n_enabled = int(not self.settings.paused)
-        self.profile_children()
+        self._profile_children()
         self.native.prepare_exit()
         atexit.register(self.native.at_exit, _signal, self._finish_and_go)
         if not self.settings.leave_part and not isinstance(self.claim, NoClaim):

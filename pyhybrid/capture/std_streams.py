@@ -4,13 +4,18 @@
 the middle of a large write to a pipe would lose the rest.
 """
 
+from __future__ import annotations
+
 import io
 import sys
-from collections.abc import Callable
 from posix import write  # at the end `os` may have another
-from typing import Any
 
 from pyhybrid.base.terminal_text import visible
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def keep_whole(

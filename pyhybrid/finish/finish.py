@@ -50,7 +50,14 @@ LOOK_S = 0.1  # how often it is looked whether the profiled process is still the
 PATIENT_LOOKS = 15
 _END_NS = struct.Struct("<Q")
 
-_WORDS = ("format=", "summary", "keep", "mark=", "children=", f"{KILLED[2:]}=")  # those of the command line
+_WORDS = (
+    "format=",
+    "summary",
+    "keep",
+    "mark=",
+    "children=",
+    f"{KILLED[2:]}=",
+)  # those of the command line
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
 

@@ -3,11 +3,16 @@
 Without the framework nothing of it is loaded.
 """
 
+from __future__ import annotations
+
 import sys
 from types import CodeType, ModuleType
-from typing import Any
 
 from pyhybrid.base.own_modules import Ours
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
 
 TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"

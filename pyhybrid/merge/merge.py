@@ -206,9 +206,7 @@ type _Known = dict[tuple[Any, int, int | None], str]
 type _Change = Callable[[Any], Any]
 
 
-def merge(
-    paths: Sequence[str], output: str, failed: list[tuple[str, str]] | None = None
-) -> None:
+def merge(paths: Sequence[str], output: str, failed: list[tuple[str, str]] | None = None) -> None:
     """Write the profile of all these, which may be what killed runs left, as the new file `output`.
 
     Raises PyhybridError where one cannot be read, or was measured otherwise than the first; where

@@ -3,10 +3,9 @@
 Imports are few and light: the program waits for them.
 """
 
+from __future__ import annotations
+
 import os
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from pyhybrid.errors import UsageError
 from pyhybrid.options.kinds import Log, Option
@@ -28,7 +27,11 @@ from pyhybrid.options.table import (
     Options,
 )
 
+TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from pyhybrid.options.function_filter import Filter, Named
 
 # What children of a run do not do: the run does it for all, or it is no child's.
@@ -86,7 +89,7 @@ class Settings(Options):
         self.lines = self.lines or self.lines_of is not None
         self.slower_than = [[t["name"], t["slower_than"]] for t in tables if t.get("slower_than")]
 
-    def _filter(self) -> "Filter | None":
+    def _filter(self) -> Filter | None:
         """Return what `_native.start` takes; the modules are imported where something is chosen."""
         own = {key: getattr(self, key) for key in TIMER_KEYS if getattr(self, key) is not None}
         file = os.environ.get("PERFSTUBS_PYTHON_FILTER_FILENAME")
@@ -161,19 +164,16 @@ class Settings(Options):
             raise UsageError(f"{option} needs {mode} {known}, not {self.mode}")
 
     def of_children(self) -> dict[str, Any]:
-        """Return what started children are to do, as `marshal` takes it."""
-        return {"version": sys.version, "options": self._of_children()}
+        """Return the options of started children, as `marshal` takes them."""
+        left = {name: self.options[name].default for name in OF_RUN}
+        return {**self._given, **left, "formats": (), "summary": False}
 
-    def for_children(self) -> "Settings":
+    def for_children(self) -> Settings:
         """Return those of a forked child: no live outputs, no files and no words of its own."""
         child = object.__new__(type(self))
         vars(child).update(vars(self), formats=(), summary=False, sinks=[], emit=[])
         child.of_torch = {key: value for key, value in self.of_torch.items() if key != GPU}
         return child
-
-    def _of_children(self) -> dict[str, Any]:
-        left = {name: self.options[name].default for name in OF_RUN if name in self.options}
-        return {**self._given, **left, "formats": (), "summary": False}
 
     def _announces(self) -> bool:
         return any(f"{each}:".startswith(f"{ANNOUNCE}:") for each in self.emit)
@@ -209,7 +209,7 @@ class Settings(Options):
         return {**found, "keep_events_ns": Log.last_ns(self.events)}
 
 
-def _named(*names: str) -> "Named | None":
+def _named(*names: str) -> Named | None:
     """Return functions by name, as `_native.start` takes them; None: there are none."""
     if not names:
         return None
@@ -218,7 +218,7 @@ def _named(*names: str) -> "Named | None":
     return named(names)
 
 
-def _by_bit(usage: list[tuple[list[str], str]]) -> "tuple[Named | None, ...] | None":
+def _by_bit(usage: list[tuple[list[str], str]]) -> tuple[Named | None, ...] | None:
     """Return for each bit the functions that have it, as `_native.start` takes them."""
     if not usage:
         return None

@@ -505,8 +505,7 @@ class Options(ProfilerOptions):
         kind=Size(1 << 20, 1 << 50),
         default=2 << 30,
         metavar="SIZE",
-        help="if the spools of children take more, further ones are counted, not profiled "
-        "(2G)",
+        help="if the spools of children take more, further ones are counted, not profiled (2G)",
     )
     leave_part: bool = option(
         "--leave-part",

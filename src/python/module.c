@@ -117,6 +117,15 @@ static const char *const engine_names[] = {
     [ENGINE_SIGTRAP] = "sigtrap",
 };
 
+static int set_call_cost(struct call_cost *cost, PyObject *known)
+{
+    unsigned long long usual_ticks = 0;
+    if (!PyArg_ParseTuple(known, "ddK", &cost->call_ns, &cost->inside_ns, &usual_ticks))
+        return -1;
+    cost->usual_ticks = usual_ticks;
+    return 0;
+}
+
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, **options) -> dict\n\n"
@@ -125,7 +134,7 @@ PyDoc_STRVAR(
     "Returns engine, engine_reason, no_kernel_frames (why; None: there are), unlisted (which "
     "threads), period_ns, cost_ns, "
     "start_ns, watches_code, tool_id (-1: no\n"
-    "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
+    "events), call_cost: those of instrument.h, struct call_cost.  Raises "
     "OSError,\n"
     "and RuntimeError where no events are to be had.");
 
@@ -138,7 +147,11 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     options.sampler.looks = emit_is_open();
     struct sampler_info info;
-    struct call_cost cost = options.sampler.inherits ? call_cost : (struct call_cost){0};
+    struct call_cost cost = {0};
+    if (options.sampler.inherits)
+        cost = call_cost;
+    else if (options.call_cost && set_call_cost(&cost, options.call_cost))
+        return NULL;
     if (process_hooks_install(in_forked_child))
         return NULL;
     if (starting || sampler_running())
@@ -162,12 +175,12 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     spawns_watch(sampler_spawned);
     native_region_open(sampler_generation());
     return Py_BuildValue(
-        "{ssssszszsKsKsKsOsisdsd}", "engine", engine_names[info.engine], "engine_reason",
+        "{ssssszszsKsKsKsOsis(ddK)}", "engine", engine_names[info.engine], "engine_reason",
         info.engine_reason, "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted,
         "period_ns", (unsigned long long)info.period_ns, "cost_ns",
         (unsigned long long)info.cost_ns, "start_ns", (unsigned long long)info.start_ns,
-        "watches_code", watches_code ? Py_True : Py_False, "tool_id", tool_id, "call_cost_ns",
-        cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
+        "watches_code", watches_code ? Py_True : Py_False, "tool_id", tool_id, "call_cost",
+        cost.call_ns, cost.inside_ns, (unsigned long long)cost.usual_ticks);
 }
 
 PyDoc_STRVAR(
@@ -332,6 +345,17 @@ static PyObject *resume_all(PyObject *self, PyObject *unused)
     sampler_resume();
     if (instrument_resume())
         return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(await_program_doc, "await_program() -> None\n\n"
+                                "Resume where the interpreter hands over to the program.");
+
+static PyObject *await_program(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    process_hooks_await_program();
     Py_RETURN_NONE;
 }
 
@@ -585,6 +609,7 @@ static PyMethodDef methods[] = {
     {"session", session, METH_NOARGS, session_doc},
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
+    {"await_program", await_program, METH_NOARGS, await_program_doc},
     {"forks_to_exec", forks_to_exec, METH_NOARGS, forks_to_exec_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
     {"flush", flush, METH_NOARGS, flush_doc},

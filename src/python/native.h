@@ -71,6 +71,8 @@ int process_hooks_install(void (*in_child)(void));
 /* Watches code objects, of whose watchers CPython has eight; a forked child has its parent's.  Returns false if all are
  * taken. */
 bool process_hooks_watch_code(void);
+/* The session, which is paused, is resumed where the interpreter's main hands over to the program. */
+void process_hooks_await_program(void);
 void process_hooks_unwatch_code(void);
 bool process_hooks_watches_code(void);
 
@@ -136,6 +138,7 @@ struct start_options {
     int paused;         /* until resume() */
     PyObject *filter, *keep, *lines_of, *arguments_of, *usage_of; /* borrowed; NULL: none */
     uint32_t max_calls; /* so many are kept all (kept_calls.h) */
+    PyObject *call_cost; /* borrowed; (call_ns, inside_ns, usual_ticks) of another process; NULL: it is measured */
     uint32_t usage;     /* enum usage_kinds: what is recorded of them */
     PyObject *
         own; /* borrowed; what the files of functions begin with that are not recorded; NULL: none */

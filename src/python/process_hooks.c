@@ -18,7 +18,10 @@
 #include "loader_lock.h"
 #include "sampler.h"
 
+#define PROGRAM_RUNS "cpython.run_" /* the audit events of the interpreter's main: a file, a module, a command... */
+
 static int watcher = -1;
+static bool program_awaited;
 static void (*in_forked_child)(void); /* NULL: not installed */
 
 static void without_gil(void (*what)(void *), void *arg)
@@ -61,11 +64,25 @@ static int on_code_event(PyCodeEvent event, PyCodeObject *code)
     return 0;
 }
 
+void process_hooks_await_program(void)
+{
+    program_awaited = true;
+}
+
+static int resume_at_program(void)
+{
+    program_awaited = false;
+    sampler_resume();
+    return instrument_resume();
+}
+
 static int on_audit(const char *event, PyObject *args, void *data)
 {
     (void)data;
     if (!sampler_running())
         return 0;
+    if (program_awaited && !strncmp(event, PROGRAM_RUNS, strlen(PROGRAM_RUNS)))
+        return resume_at_program();
     if (!strncmp(event, "sys.", 4)) {
         monitoring_audit(event, args);
     } else if (!strcmp(event, "exec")) {

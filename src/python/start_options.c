@@ -34,6 +34,9 @@ static const struct field {
     {"keep_events_ns", UINT64, SAMPLER(keep_events_ns)},
     {"wall_threads", OBJECT, SAMPLER(wall_threads)}, /* bytes: set_wall_threads */
     {"inherits", FLAG, SAMPLER(inherits)},
+    {"known_period_ns", UINT64, SAMPLER(known_period_ns)},
+    {"known_cost_ns", UINT64, SAMPLER(known_cost_ns)},
+    {"call_cost", OBJECT, HERE(call_cost)},
     {"module_table", FLAG, SAMPLER(module_table)},
     {"backend", PATH, SAMPLER(backend_path)},
     {"lines", FLAG, HERE(lines)},

@@ -233,11 +233,12 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     s->tasks.folder.fd = s->tasks.last_pid.fd = s->status.fd = -1;
     o->inherits = o->inherits && found.engine.clock;
     uint64_t wanted = s->asked_period_ns = o->period_ns;
-    bool measure = o->engine != ENGINE_NONE && !o->inherits;
+    bool is_known = o->inherits || o->known_period_ns;
+    bool samples = o->engine != ENGINE_NONE, measure = samples && !is_known;
     if (measure)
         o->period_ns = COST_PERIOD_NS;
-    else if (o->inherits)
-        o->period_ns = found.period_ns;
+    else if (is_known)
+        o->period_ns = o->inherits ? found.period_ns : o->known_period_ns;
     int error = prepare(s, o, info);
     o->period_ns = wanted;
     if (error) {
@@ -250,7 +251,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     s->holds_trap = signal == SIGTRAP;
     s->start_ns = s->counted_from_ns = clock_now_ns();
     s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
-    atomic_store(&s->calibrating, measure || (o->inherits && o->engine != ENGINE_NONE));
+    atomic_store(&s->calibrating, samples);
     atomic_store(&s->state, SESSION_RUNNING);
     atomic_store(&session_current, s);
     session_set(s);
@@ -269,10 +270,12 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     }
     if (measure)
         cost_limit_rate(s, wanted, info);
-    else if (o->inherits && o->engine != ENGINE_NONE)
+    else if (samples)
         cost_is_known(s);
     else
         sampler_pause();
+    if (samples && !measure && !o->inherits)
+        info->cost_ns = o->known_cost_ns;
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
     found.layout = s->layout;

@@ -1,0 +1,80 @@
+"""A child of a run that was started as a program of its own: by subprocess, a shell, spawn, exec.
+
+`pyhybrid.pth` (Python 3.12 to 3.14) and `pyhybrid.start` (from 3.15 on, PEP 829) lie beside the
+package.  Where the variable of a run is set they let `begin` run as the interpreter starts, maybe
+twice; otherwise they do nothing.  It never raises, and prints nothing: the program is not ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
+
+# Processes that others need to run theirs: what follows a word of the command line, and what it is.
+# They are counted, not profiled; the children that a fork server forks are.
+INFRASTRUCTURE = (
+    ("from multiprocessing.resource_tracker import main", "resource tracker"),
+    ("from joblib.externals.loky.backend.resource_tracker import main", "resource tracker"),
+    ("from multiprocessing.forkserver import main", "fork server"),
+    ("torch/_inductor/compile_worker/__main__.py", "compile worker"),
+    ("ray/_private/workers/setup_worker.py", "Ray's own"),
+    ("ray/_private/log_monitor.py", "Ray's own"),
+    ("ray/dashboard/", "Ray's own"),
+    ("ray/autoscaler/", "Ray's own"),
+    ("ray/util/client/server", "Ray's own"),
+)
+FORK_SERVER = "fork server"
+
+_begun = False
+
+
+def begin() -> None:
+    """Go on with the run that the variable names, if it is one of this interpreter's version."""
+    global _begun
+    if _begun:
+        return
+    _begun = True
+    try:
+        from pyhybrid.base import own_modules
+
+        own_modules.begin_before_program()
+        try:
+            _begin()
+        finally:
+            own_modules.hand_back()
+    except Exception:
+        pass
+
+
+def _begin() -> None:
+    from pyhybrid.capture import children
+
+    folder = os.environ.get(children.VARIABLE, "")
+    with open(os.path.join(folder, children.RUN), "rb") as file:
+        version = file.readline()
+        if version != f"{sys.version!r}\n".encode():
+            return
+        import marshal
+
+        run = marshal.load(file)
+    parts = children.Parts(folder, run["most_bytes"])
+    what = next((is_ for part, is_ in INFRASTRUCTURE if part in " ".join(sys.orig_argv)), "")
+    if what:
+        parts.leave_out(what)
+        if what == FORK_SERVER:
+            os.register_at_fork(after_in_child=lambda: _record(run, parts, "fork"))
+        return
+    _record(run, parts, "start")
+
+
+def _record(run: dict[str, Any], parts: Any, how: str) -> None:
+    from pyhybrid.capture.profiling_run import Profiling
+    from pyhybrid.options.settings import CommandLineSettings
+
+    profiling = Profiling(CommandLineSettings(**run["options"]), sys.orig_argv, is_child=True)
+    profiling.start_as_child(parts, how, run)
+
