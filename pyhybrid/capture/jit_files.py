@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 _SLACK_S = 2.0  # wall-clock time is set
 
 
-def jit_files() -> dict[str, Any]:
+def jit_files(*, maps: bool = True) -> dict[str, Any]:
     """Return meta `perf_map` (a path or None) and `jitdumps` (paths): of this process, as of now.
+
+    Without `maps` none of the latter are sought, which takes longer, the more is mapped.
 
     A file that cannot be looked for is none.  Never raises: the program may forbid to open files
     (audit hooks), or have replaced `os.open`.
     """
     pid = posix.getpid()
-    return {"perf_map": _tried(_perf_map, pid), "jitdumps": _tried(_jitdumps, pid) or []}
+    return {"perf_map": _tried(_perf_map, pid), "jitdumps": maps and _tried(_jitdumps, pid) or []}
 
 
 def _tried(look: Callable[[int], Any], pid: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 from itertools import count
@@ -100,8 +101,6 @@ class Descriptor:
 
     def move(self) -> None:
         """Move it out of the program's way, whose numbers are low.  Raises OSError."""
-        import fcntl
-
         low, floor = self._number, min(256, os.sysconf("SC_OPEN_MAX") // 2)
         self._number = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, floor)
         os.close(low)
@@ -281,8 +280,6 @@ def _suffixes(pid: int) -> Iterator[str]:
 
 def _locked(path: str, flags: int = 0) -> int | None:
     """Return the descriptor of the file at `path`, made if it is missing.  None: another has it."""
-    import fcntl
-
     flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o666)
     try:

@@ -194,8 +194,9 @@ class Profiling:
 
     def _import_early(self) -> None:
         """Import what is needed after the clocks start, to keep it out of the samples."""
-        import fcntl  # noqa: F401
-        import json  # noqa: F401
+        import json
+
+        self._to_json = json.dumps  # at the end imports may be forbidden
 
     def _profile_children(self) -> None:
         """Let the program's children be profiled from now on, too, as the options want."""
@@ -282,8 +283,6 @@ class Profiling:
             raise
 
     def _write_meta(self, started: dict[str, Any]) -> None:
-        import json
-
         meta = {
             "argv": self.argv,
             "executable": self.executable,
@@ -294,8 +293,7 @@ class Profiling:
             **children.identity(self.how or "root"),
             **describe(self.settings, started, clock_pair(self.native)),
         }
-        self.native.write_meta(json.dumps(meta).encode())
-        self._to_json = json.dumps  # at the end imports may be forbidden
+        self.native.write_meta(self._to_json(meta).encode())
 
     def finish_at_exit(self) -> None:
         """Finish when the interpreter ends: this is registered first, so it runs last."""
@@ -451,7 +449,7 @@ class Profiling:
     def _last_meta(self, known: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
-        meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **known}
+        meta = {**now, **jit_files(maps=self.how != "fork"), "cells": notebook_cells(), "decorated": decorated, **known}
         meta |= self.children.figures() | (self.processor.figures() if self.processor else {})
         meta |= {"name": name} if self.how and (name := children.current_name()) else {}
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}

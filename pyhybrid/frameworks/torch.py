@@ -138,6 +138,8 @@ def _link(torch: dict[str, Any]) -> str | None:
     """Link them; returns None, or why nodes cannot be linked: by some that are made here."""
     from pyhybrid import _torch
 
+    if _torch.link_again():
+        return None
     names = tables()["backward"]
     path = os.path.join(os.path.dirname(torch["__file__"]), names["library"])
     if missing := _torch.look(path):

@@ -124,6 +124,19 @@ static PyObject *link_nodes(PyObject *self, PyObject *numbers)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(link_again_doc, "link_again() -> bool\n\n"
+                             "Link nodes from now on, if they were linked before: in an earlier run, or by the "
+                             "parent of\nthis forked child.");
+
+static PyObject *link_nodes_again(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (is_added)
+        api->watch(&source);
+    return PyBool_FromLong(is_added);
+}
+
 /* --- shapes ----------------------------------------------------------------------------------------- */
 
 #define SIZES_MAX 16
@@ -270,6 +283,7 @@ static PyMethodDef methods[] = {
     {"look", look, METH_O, look_doc},
     {"made", made, METH_NOARGS, made_doc},
     {"link", link_nodes, METH_O, link_doc},
+    {"link_again", link_nodes_again, METH_NOARGS, link_again_doc},
     {NULL, NULL, 0, NULL},
 };
 
