@@ -1,9 +1,9 @@
 """The children of a run, which are profiled with it: a folder of their spools, beside the run's.
 
-A child never finishes what it has recorded: it leaves a spool in the folder, and the run's finishing
-process makes one profile of all (finish/all_processes.py).  A forked child goes on in a session of
-its own; a started one finds the folder by a variable, and begins where its interpreter does
-(begin_started).
+A child never finishes what it has recorded: it leaves a spool in the folder, and the run's
+finishing process makes one profile of all (finish/all_processes.py).  A forked child goes on in a
+session of its own; a started one finds the folder by a variable, and begins where its interpreter
+does (started.py).
 
 Imports are few and light, and nothing here raises or prints in a child: it is the program's.
 """
@@ -16,13 +16,14 @@ import marshal
 import os
 import sys
 from posix import getpid, getppid
-from time import monotonic_ns, time
+from time import monotonic_ns, process_time_ns, time
 
 from pyhybrid.capture.output_lock import Descriptor
 from pyhybrid.errors import PyhybridError
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FOLDER = ".pyhybrid.parts"  # what follows the prefix
@@ -152,7 +153,7 @@ def argv() -> list[str]:
 
 def identity(how: str) -> dict[str, Any]:
     """Return what a process is among those of its run, as meta data: `how` it began."""
-    known: dict[str, Any] = {"how": how, "ppid": getppid()}
+    known: dict[str, Any] = {"how": how, "ppid": getppid(), "before_ns": process_time_ns()}
     for key, names in RANK_VARIABLES.items():
         value = next((os.environ[name] for name in names if name in os.environ), "")
         if value.isascii() and value.isdigit():
@@ -171,6 +172,22 @@ def forked_name() -> str:
                 return str(frame.f_locals["process_obj"].name)
             frame = frame.f_back
     return ""
+
+
+def await_name(write: Callable[[str], object]) -> None:
+    """Call it with the name of multiprocessing's that this process will have, once it is known: where
+    a fork server made it."""
+    from multiprocessing import process, util
+
+    class Named:
+        """Is called for after multiprocessing has begun here."""
+
+    named = Named()
+    _kept.append(named)  # it is called while the object is there
+    util.register_after_fork(named, lambda _: write(process.current_process().name))
+
+
+_kept: list[object] = []
 
 
 def current_name() -> str:

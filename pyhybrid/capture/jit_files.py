@@ -27,7 +27,7 @@ def jit_files(*, maps: bool = True) -> dict[str, Any]:
     (audit hooks), or have replaced `os.open`.
     """
     pid = posix.getpid()
-    return {"perf_map": _tried(_perf_map, pid), "jitdumps": maps and _tried(_jitdumps, pid) or []}
+    return {"perf_map": _tried(_perf_map, pid), "jitdumps": (maps and _tried(_jitdumps, pid)) or []}
 
 
 def _tried(look: Callable[[int], Any], pid: int) -> Any:

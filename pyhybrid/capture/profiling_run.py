@@ -260,8 +260,13 @@ class Profiling:
         if how == "start":
             self.native.await_program()
         else:
+            children.await_name(self._write_name)
             self.native.resume()
         self.paused = False
+
+    def _write_name(self, name: str) -> None:
+        if getpid() == self.pid:
+            self.native.write_meta(self._to_json({"name": name}).encode())
 
     def _record_as_child(self, parts: children.Parts, how: str, known: dict[str, Any]) -> None:
         """Start, paused, with a spool in the folder; what is `known` is not measured."""
@@ -449,7 +454,13 @@ class Profiling:
     def _last_meta(self, known: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
-        meta = {**now, **jit_files(maps=self.how != "fork"), "cells": notebook_cells(), "decorated": decorated, **known}
+        meta = {
+            **now,
+            **jit_files(maps=self.how != "fork"),
+            "cells": notebook_cells(),
+            "decorated": decorated,
+            **known,
+        }
         meta |= self.children.figures() | (self.processor.figures() if self.processor else {})
         meta |= {"name": name} if self.how and (name := children.current_name()) else {}
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}

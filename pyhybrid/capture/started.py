@@ -77,4 +77,3 @@ def _record(run: dict[str, Any], parts: Any, how: str) -> None:
 
     profiling = Profiling(CommandLineSettings(**run["options"]), sys.orig_argv, is_child=True)
     profiling.start_as_child(parts, how, run)
-

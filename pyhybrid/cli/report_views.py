@@ -29,6 +29,7 @@ from pyhybrid.options.kinds import Number
 from pyhybrid.report.table import Listing, plain, shown
 from pyhybrid.report.terminal import MIN_HEIGHT
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.processes import BY
 from pyhybrid.views.selection.sample_selection import choose
 
 if TYPE_CHECKING:
@@ -404,6 +405,30 @@ class Findings(View):
             yield f"    {each.command}"
 
 
+class Processes(View):
+    """Prints the processes of a profile: what each took, and those that are alike as one."""
+
+    name = "processes"
+    help = "the processes of a run: what each took, and groups of those that are alike"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """See View."""
+        parser.add_argument("--by", choices=BY, default="name", help="what makes a group")
+        parser.add_argument("--each", action="store_true", help="each process, too")
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """See View."""
+        from pyhybrid.report.processes import processes_report
+
+        return processes_report(profile, args.by)
+
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
+        """See View."""
+        from pyhybrid.report.processes import processes_listing
+
+        return processes_listing(figures, args.each)
+
+
 def add_frames(parser: argparse.ArgumentParser) -> None:
     """Declare what of the call tree is shown."""
     parser.add_argument(
@@ -433,5 +458,17 @@ def _expression(text: str) -> str:
     return text
 
 
-_ALL = (Summary, Tree, Lines, Calls, Modules, Operators, Steps, Compiles, Quality, Findings)
+_ALL = (
+    Summary,
+    Tree,
+    Lines,
+    Calls,
+    Modules,
+    Operators,
+    Steps,
+    Compiles,
+    Processes,
+    Quality,
+    Findings,
+)
 VIEWS: dict[str, type[View]] = {each.name: each for each in _ALL}

@@ -22,7 +22,9 @@ LISTS = (
     *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
 )
 OF_ALL = ("unsampled_calls",)  # nodes, which are those of all
-OF_RUNS = ("complete", "children_cpu_ns", "children", "how", "ppid")
+OF_RUNS = ("complete", "children_cpu_ns", "children")
+# What a process is, which all of them together are not (capture/children.py).
+IDENTITY = ("how", "ppid", "before_ns", "name", "rank", "local_rank", "world_size")
 TEXTS = ("cells", "metadata")
 COSTS = ("cost_ns", "call_cost_ns", "call_cost_inside_ns")  # of one sample, of one call
 BEGIN, END = ("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns")
@@ -43,6 +45,8 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     merged = {key: value for meta in reversed(metas) for key, value in meta.items()} | first
     # What is so of a run is so whatever becomes of its children, which are killed as a rule.
     runs = [meta for meta in metas if meta.get("how", "root") == "root"]
+    for key in IDENTITY if len(metas) > 1 else ():
+        merged.pop(key, None)
     for key in merged:
         of = runs if key in OF_RUNS and runs else metas
         values = [meta[key] for meta in of if meta.get(key) is not None]

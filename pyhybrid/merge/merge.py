@@ -18,7 +18,7 @@ from pyhybrid._columns import STACK_MASK
 from pyhybrid.assemble import open_profile
 from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
-from pyhybrid.merge import check_alike, merged_meta, single_facts
+from pyhybrid.merge import IDENTITY, check_alike, merged_meta, single_facts
 from pyhybrid.tables import (
     Frame,
     Meta,
@@ -244,8 +244,12 @@ def _merge(
     meta = merged_meta(metas)
     rows = [(key, json.dumps(value)) for key, value in sorted(meta.items())]
     database.executemany("INSERT INTO meta VALUES (?,?)", rows)
-    is_known = "(key, value) IN (SELECT key, value FROM meta) OR key NOT IN (SELECT key FROM meta)"
-    database.execute(f"DELETE FROM process_meta WHERE {is_known}")
+    database.execute(
+        "DELETE FROM process_meta WHERE (key, value) IN (SELECT key, value FROM meta)"
+        "OR key NOT IN (SELECT key FROM meta) AND key NOT IN"
+        f"({','.join('?' * len(IDENTITY))})",
+        IDENTITY,
+    )
 
 
 def _check(profile: Profile, path: str, metas: list[dict[str, Any]], known: _Known) -> None:

@@ -9,6 +9,7 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.imports import summed_functions
 from pyhybrid.views.calls.function_calls import own_calls
+from pyhybrid.views.processes import Unprofiled, processes_cpu_ns, unprofiled
 from pyhybrid.views.stack_quality import (
     HandlerCost,
     busy_threads,
@@ -36,10 +37,12 @@ class Run(Record):
     end_cpu_ns: int | None  # of the interpreter's end, which comes after that and is not sampled
     n_threads: int
     n_busy_threads: int
-    n_forked: int | None  # child processes, which are not profiled
+    n_processes: int  # that are in the profile
+    n_forked: int | None  # child processes, in it or not
     n_spawned: int | None
     children_cpu_ns: int | None  # of those that have ended; null: not known, or none
     children: list[str]  # names of multiprocessing's, as far as they are known
+    unprofiled: Unprofiled | None  # child processes that are not in it; null: none
 
     @classmethod
     def of(cls, profile: Profile) -> Run:
@@ -56,15 +59,17 @@ class Run(Record):
             complete=bool(meta.get("complete")),
             mode=str(meta.get("mode") or "sample"),
             wall_ns=end_ns - process.start_ns if process.start_ns and end_ns else None,
-            cpu_ns=process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None,
+            cpu_ns=sum(processes_cpu_ns(profile).values()) or None,
             main_delay_ns=meta.get("main_delay_ns"),
             end_cpu_ns=meta.get("end_cpu_ns"),
             n_threads=sum(thread.n_threads for thread in threads),
             n_busy_threads=len(busy_threads(profile)),
+            n_processes=len(profile.processes),
             n_forked=process.n_forked,
             n_spawned=process.n_spawned,
             children_cpu_ns=meta.get("children_cpu_ns"),
             children=list(meta.get("children") or ()),
+            unprofiled=unprofiled(profile),
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from pyhybrid.base.terminal_text import visible
 from pyhybrid.report.cautions import cautions
 from pyhybrid.report.ellipsis import around, middle
+from pyhybrid.report.processes import group_columns
 from pyhybrid.report.run_parts import Run
 from pyhybrid.report.step_listing import steps_text
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
@@ -44,6 +45,7 @@ from pyhybrid.views.labels import (
 )
 from pyhybrid.views.lines.program_tree import TreeRow
 from pyhybrid.views.lines.python_lines import FunctionLines
+from pyhybrid.views.processes import Unprofiled
 from pyhybrid.views.waits import Waits
 
 MAX_LINES = 24  # when a run ends
@@ -59,7 +61,7 @@ LEAST_UNPLACED = 0.01
 FINDING_LINES = CAUTION_LINES = WAITED_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
-N_WAITED = 3
+N_WAITED, N_GROUPS = 3, 4
 N_CHILDREN, CHILDREN_LINES = 4, 2
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
@@ -95,6 +97,7 @@ def render(summary: Summary, columns: int = USUAL_COLUMNS) -> list[Line]:
     """Return the lines, none longer than `columns`."""
     lines, last = [*_facts(summary, columns), [("", "")]], _last(summary)
     lines += _findings(summary, columns, SHOWN, MAX_LINES - len(lines) - len(last))
+    lines += _table(group_columns(), summary.processes[:N_GROUPS], columns)
     lines += _program_lines(summary, columns, N_LINES)
     room = MAX_LINES - len(lines) - len(last) - 1
     native = _native_functions(summary, columns)
@@ -243,8 +246,9 @@ def _facts(
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
         lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
-    if run.n_forked or run.n_spawned:
-        lines += note_lines("children", _children(run), columns, WARN, CHILDREN_LINES)
+    if run.unprofiled:
+        text = _children(run, run.unprofiled)
+        lines += note_lines("children", text, columns, WARN, CHILDREN_LINES)
     if not run.complete:
         lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:
@@ -255,13 +259,15 @@ def _facts(
     return lines
 
 
-def _children(run: Run) -> str:
-    text = f"{run.n_forked} forked, {run.n_spawned} spawned: not profiled"
-    if run.children_cpu_ns:
-        text += f", {run.children_cpu_ns / 1e9:.2f} s of CPU time"
-    names, more = run.children[:N_CHILDREN], len(run.children) - N_CHILDREN
-    rest = f" and {more} more" if more > 0 else ""
-    return text + (f" ({', '.join(names)}{rest})" if names else "")
+def _children(run: Run, others: Unprofiled) -> str:
+    of = f" of {run.n_processes - 1 + others.n}" if run.n_processes > 1 else ""
+    text = f"{others.n}{of} child processes not profiled"
+    if others.cpu_ns:
+        text += f", {others.cpu_ns / 1e9:.2f} s of CPU time"
+    kinds = [f"{n} {kind}" for kind, n in others.kinds.items()]
+    names = kinds or (run.children if run.n_processes == 1 else [])
+    rest = f" and {len(names) - N_CHILDREN} more" if len(names) > N_CHILDREN else ""
+    return text + (f" ({', '.join(names[:N_CHILDREN])}{rest})" if names else "")
 
 
 def _waited(waits: Waits) -> str:

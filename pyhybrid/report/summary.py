@@ -28,6 +28,7 @@ from pyhybrid.views.labels import labels_of, short_time, shorten_file
 from pyhybrid.views.lines.program_lines import ProgramLine, program_lines
 from pyhybrid.views.lines.program_tree import TreeRow, program_tree
 from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
+from pyhybrid.views.processes import ProcessGroup, grouped, processes_of
 from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.waits import Waits, all_waits
 
@@ -100,6 +101,7 @@ class Summary(Record):
     compensated: bool  # counting is subtracted from exact times (--compensate)
     min_time_ns: int  # functions with a total below are left out (--min-time)
     left_out: int  # how many
+    processes: list[ProcessGroup]  # most CPU time first; empty: it is one process
     findings: list[Finding]  # what stands out, at most five
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
@@ -158,6 +160,7 @@ def summarize(
         compensated=profile.view.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,
+        processes=grouped(processes_of(profile)) if len(profile.processes) > 1 else [],
         findings=findings(profile),
         functions=functions,
         program_lines=lines,
@@ -182,10 +185,6 @@ def _views(profile: Profile) -> list[str]:
     if decorated := profile.meta.get("decorated"):
         more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
         views.append(f"only while decorated functions ran: {', '.join(decorated[:5])}{more}")
-    if len(profile.processes) > 1:
-        pids = sorted({each.pid for each in profile.processes.values()})
-        few = ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")
-        views.append(f"of {len(profile.processes)} processes: {few}")
     return views
 
 

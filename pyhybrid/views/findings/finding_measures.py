@@ -17,6 +17,7 @@ from pyhybrid.views.call_tree.imports import imports_of
 from pyhybrid.views.call_tree.spinning_threads import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.labels import short_time, shorten_native
+from pyhybrid.views.processes import unprofiled
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality, unaccounted_ns
 from pyhybrid.views.waits import ThreadWaits, wait_label, waits_of
 
@@ -319,15 +320,13 @@ def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 def children(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Find what is in child processes, which nothing of the profile is about."""
-    process = measured.profile.process
-    spent_ns = int(measured.profile.meta.get("children_cpu_ns") or 0)
-    n = (process.n_forked or 0) + (process.n_spawned or 0)
-    if not n or not spent_ns or not process.cpu_ns:
+    process, others = measured.profile.process, unprofiled(measured.profile)
+    if not others or others.known or not others.cpu_ns or not process.cpu_ns:
         return None
     return {
-        "share": spent_ns / (spent_ns + process.cpu_ns),
-        "seconds": spent_ns / 1e9,
-        "processes": n,
+        "share": others.cpu_ns / (others.cpu_ns + process.cpu_ns),
+        "seconds": others.cpu_ns / 1e9,
+        "processes": others.n,
     }
 
 

@@ -10,6 +10,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.merge import merged_meta
 from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.processes import ProcessFigures, processes_of, program_of
 
 N_SHOWN = 8
 
@@ -21,37 +22,33 @@ def chosen_processes(profile: Profile, patterns: Sequence[str]) -> dict[int, Pro
     """
     if not patterns:
         return profile.processes
-    names = {key: set(_names(profile, process)) for key, process in profile.processes.items()}
+    names = {each.id: set(_names(profile, each)) - {""} for each in processes_of(profile)}
     chosen = set()
     for pattern in patterns:
         of_pattern = {
             key for key, known in names.items() if any(fnmatchcase(n, pattern) for n in known)
         }
         if not of_pattern:
-            there = [f"{each.pid} ({_program(each)})" for each in profile.processes.values()]
+            there = [f"{each.pid} ({each.name})" for each in processes_of(profile)]
             shown = ", ".join(there[:N_SHOWN]) + (", ..." if len(there) > N_SHOWN else "")
             raise PyhybridError(f"{profile.path}: no process {pattern!r}; there are: {shown}")
         chosen |= of_pattern
     return {key: process for key, process in profile.processes.items() if key in chosen}
 
 
-def _names(profile: Profile, process: Process) -> Iterator[str]:
-    """Yield what a process is known by: pid, program, name in the kernel, command."""
+def _names(profile: Profile, process: ProcessFigures) -> Iterator[str]:
+    """Yield what a process is known by: pid, name, role, rank, program, command, the kernel's."""
     yield str(process.pid)
-    yield _program(process)
-    yield os.path.basename(process.executable or "")
-    yield " ".join(process.argv)
+    yield process.name
+    yield process.role
+    yield "" if process.rank is None else f"rank {process.rank}"
+    row = profile.processes[process.id]
+    yield program_of(row)
+    yield os.path.basename(row.executable or "")
+    yield " ".join(row.argv)
     for thread in profile.threads.values():
         if thread.process == process.id and thread.tid == process.pid:
             yield thread.comm
-
-
-def _program(process: Process) -> str:
-    """Return its script or module."""
-    words = process.argv[1:]
-    if words[:1] == ["-m"] and len(words) > 1:
-        return words[1]
-    return os.path.basename(words[0] if words else process.executable or "?")
 
 
 def meta_of(profile: Profile, processes: Sequence[int]) -> dict[str, Any]:

@@ -1,0 +1,249 @@
+"""The processes of a profile: what each is, what it took, and those that are alike as groups."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from pyhybrid.base.files import table_beside
+from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid.merge import IDENTITY
+from pyhybrid.tables import Frame, Process
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
+
+BY = ("process", "name", "rank")  # how processes are grouped
+NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
+LEAST_UNPROFILED = (
+    0.1  # of the children's CPU time: what they took as they began and ended is not known
+)
+ENDED, KILLED = "ended", "killed"
+
+
+class ProcessFigures(Record):
+    """Describe one process.  Null where it is not known, or there is none."""
+
+    id: int
+    pid: int
+    parent: int | None  # its pid
+    how: str  # it began: root, fork, start
+    name: str  # multiprocessing's, or the program's
+    role: str  # what it is for (process_roles.toml); "": not known
+    rank: int | None  # of a distributed run
+    argv: list[str]
+    began_ns: int | None  # after the first process
+    wall_ns: int | None
+    cpu_ns: int
+    samples: int
+    calls: int
+    end: str  # ended, killed
+
+
+class ProcessGroup(Record):
+    """Describe processes that are alike: their sums, `names` of the first and of the last one."""
+
+    what: str  # a role, a name without its number, `rank 3`
+    role: str  # "": not known, or they are no group by what they are for
+    n: int
+    pids: list[int]
+    names: list[str]
+    wall_ns: int  # of all, one after another
+    cpu_ns: int
+    share: float  # of the CPU time of all processes
+    samples: int
+    calls: int
+    killed: int
+
+
+def processes_of(profile: Profile) -> list[ProcessFigures]:
+    """Return them, the first one first, then in the order of their begin."""
+    known, roles = identities(profile), _roles(profile)
+    first = profile.processes[min(profile.processes)]
+    calls: dict[int, int] = dict(
+        profile.query("SELECT process, sum(calls) FROM exact GROUP BY process")
+    )
+    threads = defaultdict(list)
+    for thread in profile.threads.values():
+        threads[thread.process].append(thread)
+    cpu_ns = processes_cpu_ns(profile)
+    found = []
+    for process in profile.processes.values():
+        facts, of = known[process.id], threads[process.id]
+        ends = [end for thread in of if (end := thread.last_ns)]
+        end_ns = process.end_ns or max(ends, default=None)
+        wall_ns = end_ns - process.start_ns if end_ns and process.start_ns else None
+        began = process.start_ns and first.start_ns and process.start_ns - first.start_ns
+        found.append(
+            ProcessFigures(
+                id=process.id,
+                pid=process.pid,
+                parent=facts.get("ppid"),
+                how=str(facts.get("how") or "root"),
+                name=str(facts.get("name") or program_of(process)),
+                role=roles.get(process.id, ""),
+                rank=facts.get("rank"),
+                argv=process.argv,
+                began_ns=began,
+                wall_ns=wall_ns,
+                cpu_ns=cpu_ns[process.id],
+                samples=sum(thread.recorded for thread in of),
+                calls=calls.get(process.id) or 0,
+                end=ENDED if process.end_ns else KILLED,
+            )
+        )
+    return sorted(found, key=lambda each: (each.id != first.id, each.began_ns or 0, each.id))
+
+
+def grouped(processes: Sequence[ProcessFigures], by: str = "name") -> list[ProcessGroup]:
+    """Return processes that are alike as one, most CPU time first; `by` is one of BY."""
+    of: dict[str, list[ProcessFigures]] = defaultdict(list)
+    for each in processes:
+        of[_what(each, by)].append(each)
+    all_ns = sum(each.cpu_ns for each in processes) or 1
+    groups = [
+        ProcessGroup(
+            what=what,
+            role=members[0].role if what == members[0].role else "",
+            n=len(members),
+            pids=[each.pid for each in members],
+            names=list(dict.fromkeys((members[0].name, members[-1].name))),
+            wall_ns=sum(each.wall_ns or 0 for each in members),
+            cpu_ns=(cpu_ns := sum(each.cpu_ns for each in members)),
+            share=cpu_ns / all_ns,
+            samples=sum(each.samples for each in members),
+            calls=sum(each.calls for each in members),
+            killed=sum(each.end == KILLED for each in members),
+        )
+        for what, members in of.items()
+    ]
+    return sorted(groups, key=lambda each: -each.cpu_ns)
+
+
+def _what(process: ProcessFigures, by: str) -> str:
+    rank = "" if process.rank is None else f"rank {process.rank}"
+    if by == "process":
+        return f"{process.name} (pid {process.pid})"
+    if by == "rank":
+        return rank or "no rank"
+    if process.role:
+        return process.role
+    if rank:
+        return f"ranks of {process.name}"
+    return NUMBERS.sub("", process.name) or process.name
+
+
+class Unprofiled(Record):
+    """Count child processes of which the profile has nothing."""
+
+    n: int
+    cpu_ns: int  # of those that have ended, about; 0: next to nothing
+    kinds: dict[str, int]  # how many of what is left out on purpose, or for want of room
+    known: bool  # they are all of these kinds
+
+
+def unprofiled(profile: Profile) -> Unprofiled | None:
+    """Return what is known of them; None: there are none."""
+    known = identities(profile)
+    profiled = [n for n, facts in known.items() if facts.get("how", "root") != "root"]
+    process, meta = profile.process, profile.meta
+    n = (process.n_forked or 0) + (process.n_spawned or 0) - len(profiled)
+    if n <= 0:
+        return None
+    kinds: dict[str, int] = {}
+    for why, _, times in meta.get("left_out") or ():
+        kinds[why] = kinds.get(why, 0) + times
+    all_ns = int(meta.get("children_cpu_ns") or 0)
+    taken = processes_cpu_ns(profile)
+    spent_ns = all_ns - sum(taken[n] + int(known[n].get("before_ns") or 0) for n in profiled)
+    return Unprofiled(
+        n=n,
+        cpu_ns=spent_ns if spent_ns > LEAST_UNPROFILED * all_ns else 0,
+        kinds=kinds,
+        known=n <= sum(kinds.values()),
+    )
+
+
+def processes_cpu_ns(profile: Profile) -> dict[int, int]:
+    """Return the CPU time of each, while it was profiled: of one that was killed its threads'."""
+    threads: dict[int, int] = defaultdict(int)
+    for thread in profile.threads.values():
+        threads[thread.process] += thread.cpu_ns or 0
+    return {n: each.cpu_ns or threads[n] for n, each in profile.processes.items()}
+
+
+def identities(profile: Profile) -> dict[int, dict[str, Any]]:
+    """Return what each process recorded of what it is (capture/children.py), by its id."""
+    if len(profile.processes) == 1:
+        known = {key: profile.meta[key] for key in IDENTITY if key in profile.meta}
+        return dict.fromkeys(profile.processes, known)
+    of_each: dict[int, dict[str, Any]] = {number: {} for number in profile.processes}
+    keys = ",".join("?" * len(IDENTITY))
+    rows = profile.query(
+        f"SELECT process, key, value FROM process_meta WHERE key IN ({keys})", *IDENTITY
+    )
+    for number, key, value in rows:
+        if number in of_each:
+            of_each[number][key] = json.loads(value)
+    return of_each
+
+
+def program_of(process: Process) -> str:
+    """Return its script or module."""
+    words = process.argv[1:]
+    while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
+        words = words[1:]
+    if words[:1] == ["-m"] and len(words) > 1:
+        return words[1]
+    if words[:1] == ["-c"]:
+        return "multiprocessing" if "multiprocessing.spawn" in words[1] else "-c"
+    return os.path.basename(words[0] if words else process.executable or "?")
+
+
+def _roles(profile: Profile) -> dict[int, str]:
+    """Return what processes are for, by their ids, as far as it is known."""
+    if len(profile.processes) == 1:
+        return {}
+    of_frame = {number: at for number, frame in profile.frames.items() for at in _role_of(frame)}
+    if not of_frame:
+        return {}
+    nodes = profile.nodes
+    # By number of the role, from 1 on: of a path's functions the innermost counts.
+    of_node = [0] * len(nodes.frame)
+    for node in range(1, len(of_node)):
+        of_node[node] = of_frame.get(nodes.frame[node], 0) or of_node[nodes.parent[node]]
+    found: dict[int, set[int]] = defaultdict(set)
+    for process, node in _nodes_of_processes(profile):
+        if of_node[node]:
+            found[process].add(of_node[node])
+    names = [role for role, _, _ in _table()]
+    return {process: names[min(numbers) - 1] for process, numbers in found.items()}
+
+
+def _nodes_of_processes(profile: Profile) -> Iterator[tuple[int, int]]:
+    yield from profile.query("SELECT DISTINCT process, node FROM exact")
+    yield from profile.query(
+        "SELECT DISTINCT sampled.process, stack.node FROM sampled "
+        "JOIN stack ON stack.id = sampled.stack"
+    )
+
+
+def _role_of(frame: Frame) -> Iterator[int]:
+    if frame.kind == "python" and frame.file:
+        for at, (_, functions, files) in enumerate(_table(), 1):
+            if functions.match(frame.name) and files.match("/" + frame.file):
+                yield at
+                return
+
+
+@cache
+def _table() -> list[tuple[str, NamePatterns, NamePatterns]]:
+    rows = table_beside(__file__, "process_roles")["role"]
+    return [
+        (each["role"], NamePatterns([each["function"]]), NamePatterns([f"*/{each['file']}"]))
+        for each in rows
+    ]
