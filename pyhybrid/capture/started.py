@@ -62,13 +62,25 @@ def _begin() -> None:
 
         run = marshal.load(file)
     parts = children.Parts(folder, run["most_bytes"])
-    what = next((is_ for part, is_ in INFRASTRUCTURE if part in " ".join(sys.orig_argv)), "")
+    words = " ".join(sys.orig_argv)
+    what = next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
+    if _is_our_own(sys.orig_argv[1:]):
+        what = "run of its own"
     if what:
         parts.leave_out(what)
         if what == FORK_SERVER:
             os.register_at_fork(after_in_child=lambda: _record(run, parts, "fork"))
         return
     _record(run, parts, "start")
+
+
+def _is_our_own(words: list[str]) -> bool:
+    """Is it `python -m pyhybrid`, or the command of that name?"""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word in ("-m", "-c") or not word.startswith("-"):
+            name = following if word == "-m" else os.path.basename(word)
+            return name.partition(".")[0] == "pyhybrid"
+    return False
 
 
 def _record(run: dict[str, Any], parts: Any, how: str) -> None:

@@ -56,9 +56,27 @@ def check_memory() -> None:
 # Options whose next word is their value, as options/table.py has them, for which there may be no
 # memory either; a test compares.
 TAKE_VALUES = (
-    *("-o", "--output", "-t", "--function", "--arguments", "--clock", "--config", "--emit"),
+    *(
+        "-o",
+        "--output",
+        "-t",
+        "--function",
+        "--arguments",
+        "--children",
+        "--clock",
+        "--config",
+        "--emit",
+    ),
     *("--emit-value", "--engine", "--exclude", "--format", "--hz", "--include", "--keep"),
-    *("--max-calls", "--max-depth", "--max-nodes", "--max-timeline", "--mode", "--regions"),
+    *(
+        "--max-calls",
+        "--max-children-disk",
+        "--max-depth",
+        "--max-nodes",
+        "--max-timeline",
+        "--mode",
+        "--regions",
+    ),
     *("--ring-bytes", "--torch", "--tracy", "--unwinder", "--usage", "--wall-thread"),
 )
 

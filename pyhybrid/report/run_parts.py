@@ -42,6 +42,7 @@ class Run(Record):
     n_spawned: int | None
     children_cpu_ns: int | None  # of those that have ended; null: not known, or none
     children: list[str]  # names of multiprocessing's, as far as they are known
+    still_running: list[int]  # child processes that ran when the profile was made
     unprofiled: Unprofiled | None  # child processes that are not in it; null: none
 
     @classmethod
@@ -69,6 +70,7 @@ class Run(Record):
             n_spawned=process.n_spawned,
             children_cpu_ns=meta.get("children_cpu_ns"),
             children=list(meta.get("children") or ()),
+            still_running=list(meta.get("still_running") or ()),
             unprofiled=unprofiled(profile),
         )
 

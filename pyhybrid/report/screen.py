@@ -249,6 +249,11 @@ def _facts(
     if run.unprofiled:
         text = _children(run, run.unprofiled)
         lines += note_lines("children", text, columns, WARN, CHILDREN_LINES)
+    if run.still_running:
+        pids = ", ".join(map(str, run.still_running[:N_CHILDREN]))
+        rest = " and more" if len(run.still_running) > N_CHILDREN else ""
+        text = f"{pids}{rest} still ran: `pyhybrid merge` adds what is in PREFIX.pyhybrid.parts"
+        lines += note_lines("children", text, columns, WARN, CHILDREN_LINES)
     if not run.complete:
         lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:

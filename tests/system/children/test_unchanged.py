@@ -1,4 +1,4 @@
-"""Programs with children: they run as without us, the parent's profile is whole."""
+"""Programs with children: they run as without us, with their profiles and without."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, Run, check_invariants, signalled_ns
 from torch_support import TorchProcess
+
+from pyhybrid.views.processes import processes_of
 
 BURN = """
 import time
@@ -101,24 +103,29 @@ def bare_output(folder: Path, *words: object) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
 
 
+both = pytest.mark.parametrize("options", [(), ("--no-children",)], ids=["children", "alone"])
+
+
 def compare(
     pyhybrid: Callable[..., Run],
     tmp_path: Path,
     program: str,
     *arguments: object,
+    options: tuple[str, ...] = (),
     bare: Callable[..., str] = bare_output,
 ) -> Run:
-    """Run it bare and profiled: the same output; one profile, of the parent alone."""
+    """Run it bare and profiled: the same output, one profile, the parent's part of it whole."""
     script = tmp_path / "program.py"
     script.write_text(BURN + program)
     expected = bare(tmp_path, script, *arguments)
-    run = pyhybrid("--format", "folded", script, *arguments)
+    run = pyhybrid(*options, "--format", "folded", script, *arguments)
     assert sorted(run.result.stdout.splitlines()) == sorted(expected.splitlines())
     assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.folded", "out.pyhybrid"]
     profile = run.profile()
     check_invariants(profile)
-    assert profile.process.end_ns is not None
-    main = next(t for t in profile.threads.values() if t.tid == profile.process.pid)
+    first = profile.processes[1]
+    assert first.end_ns is not None
+    main = next(t for t in profile.threads.values() if t.tid == first.pid)
     assert main.recorded and signalled_ns(profile, main) > 150_000_000
     return run
 
@@ -128,26 +135,40 @@ def children(run: Run) -> tuple[int | None, int | None]:
     return process.n_forked, process.n_spawned
 
 
+def n_profiled(run: Run) -> int:
+    return len(run.profile().processes) - 1
+
+
 @pytest.mark.further
 @pytest.mark.engine
-def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    run = compare(pyhybrid, tmp_path, FORK)
+@both
+def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path, options: tuple[str, ...]) -> None:
+    run = compare(pyhybrid, tmp_path, FORK, options=options)
     assert children(run) == (3, 0)
-    assert "3 forked" in run.result.stderr
+    assert n_profiled(run) == (0 if options else 3)
+    assert ("3 child processes not profiled" in run.result.stderr) == bool(options)
 
 
 @pytest.mark.further
-def test_a_child_that_ends_like_its_parent(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    run = compare(pyhybrid, tmp_path, FALL_THROUGH + "burn(0.8)")
+@both
+def test_a_child_that_ends_like_its_parent(
+    pyhybrid: Callable[..., Run], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    run = compare(pyhybrid, tmp_path, FALL_THROUGH + "burn(0.8)", options=options)
     assert run.result.stderr.count("wrote") == 1
+    assert n_profiled(run) == (0 if options else 1)
 
 
 @pytest.mark.further
+@both
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: str) -> None:
-    run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method)
+def test_multiprocessing(
+    pyhybrid: Callable[..., Run], tmp_path: Path, method: str, options: tuple[str, ...]
+) -> None:
+    run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method, options=options)
     # Two workers; spawned ones with a resource tracker, served ones with the server, too.
     assert children(run) == {"fork": (2, 0), "spawn": (0, 3), "forkserver": (0, 4)}[method]
+    assert n_profiled(run) == (0 if options else 2)
 
 
 @pytest.mark.further
@@ -175,8 +196,11 @@ def test_a_fork_without_a_free_descriptor(pyhybrid: Callable[..., Run]) -> None:
 
 
 @pytest.mark.further
-def test_spawned(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    assert children(compare(pyhybrid, tmp_path, SPAWN)) == (0, 3)
+@both
+def test_spawned(pyhybrid: Callable[..., Run], tmp_path: Path, options: tuple[str, ...]) -> None:
+    run = compare(pyhybrid, tmp_path, SPAWN, options=options)
+    assert children(run) == (0, 3)
+    assert n_profiled(run) == (0 if options else 1)  # of the others none is Python
 
 
 BY_POSIX_SPAWN = getattr(subprocess, "_HAVE_POSIX_SPAWN_CLOSEFROM", False)
@@ -207,7 +231,7 @@ def test_each_child_counts_once(pyhybrid: Callable[..., Run]) -> None:
             except (OSError, ValueError):
                 pass
         """
-        options = "-q", "--mode", "trace", "-c"
+        options = "-q", "--mode", "trace", "--no-children", "-c"
         assert children(pyhybrid(*options, textwrap.dedent(program))) == counts, start
 
 
@@ -234,10 +258,25 @@ def test_a_daemon_that_closes_and_reuses_all_descriptors(
 @pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.needs("torch")
+@both
 def test_data_loader(
-    pyhybrid: Callable[..., Run], tmp_path: Path, torch_process: TorchProcess
+    pyhybrid: Callable[..., Run],
+    tmp_path: Path,
+    torch_process: TorchProcess,
+    options: tuple[str, ...],
 ) -> None:
-    assert children(compare(pyhybrid, tmp_path, LOADER, bare=torch_process.run))[0] == 2
+    run = compare(pyhybrid, tmp_path, LOADER, options=options, bare=torch_process.run)
+    assert children(run)[0] == 2
+    if options:
+        assert n_profiled(run) == 0
+        return
+    _, *workers = processes_of(run.profile())
+    assert [each.role for each in workers] == ["loader worker"] * 2
+    profile = run.profile()
+    items = {n for n, frame in profile.frames.items() if frame.name == "Data.__getitem__"}
+    rows = [row for row in profile.exact if profile.nodes.frame[row.node] in items]
+    assert sum(row.calls for row in rows) == 64
+    assert {profile.threads[row.thread].process for row in rows} == {each.id for each in workers}
 
 
 def test_two_at_once_in_one_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
@@ -274,13 +313,16 @@ if __name__ == "__main__":
 def test_what_children_took_is_in_the_summary(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """By their names, and as a finding where it is most of all CPU time."""
     (tmp_path / "workers.py").write_text(WORKERS)
-    run = pyhybrid("workers.py")
+    run = pyhybrid("--no-children", "workers.py")
     (line,) = [line for line in run.result.stderr.splitlines() if line.startswith("children ")]
     found = re.fullmatch(
-        r"children 2 forked, 0 spawned: not profiled, (\d\.\d\d) s of CPU time "
+        r"children 2 child processes not profiled, (\d\.\d\d) s of CPU time "
         r"\(worker-0, worker-1\)",
         line,
     )
     assert found, line
     assert float(found[1]) >= 0.78  # the kernel's ticks
     assert "is that of 2 child processes, which are not profiled" in run.result.stderr
+    run = pyhybrid("workers.py")
+    assert "\nchildren " not in run.result.stderr
+    assert re.search(r"s  2 times worker \(worker-0 … worker-1\)", run.result.stderr)

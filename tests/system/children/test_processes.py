@@ -1,0 +1,341 @@
+"""Children of a run: forked and started ones are in its profile, as exact as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from support import Run, check_invariants
+
+from pyhybrid.tables.profile import Profile
+from pyhybrid.views.processes import KILLED, ProcessFigures, grouped, processes_of
+
+BURN = """
+import time
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+"""
+WORK = """
+def work(n):
+    total = 0
+    for i in range(n):
+        total += square(i)
+    return total
+
+def square(i):
+    return i * i
+"""
+# 8 items in each of the kinds; a square is called 50 times an item.
+POOLS = f"""
+import multiprocessing, os, subprocess, sys
+from concurrent.futures import ProcessPoolExecutor
+{WORK}
+def item(i):
+    return work(50)
+
+if __name__ == "__main__":
+    for kind in ("fork", "spawn", "forkserver"):
+        context = multiprocessing.get_context(kind)
+        with ProcessPoolExecutor(2, mp_context=context) as executor:
+            print(kind, sum(executor.map(item, range(8))))
+        pool = context.Pool(2)
+        print(kind, sum(pool.map(item, range(8))))
+        pool.close()
+        pool.join()
+        process = context.Process(target=work, args=(400,), name=f"mine-{{kind}}")
+        process.start()
+        process.join()
+        print(kind, process.exitcode)
+"""
+KINDS = ("fork", "spawn", "forkserver")
+
+
+@pytest.fixture(scope="module")
+def pools_once(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("pools")
+    (folder / "pools.py").write_text(POOLS)
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "pyhybrid", "pools.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return Run(folder, result)
+
+
+@pytest.fixture
+def pools(pools_once: Run) -> Iterator[Run]:
+    yield pools_once
+    pools_once.close()
+
+
+def calls_by_process(profile: Profile, name: str) -> dict[int, int]:
+    frames = {number for number, frame in profile.frames.items() if frame.name == name}
+    found: Counter[int] = Counter()
+    for row in profile.exact:
+        if profile.nodes.frame[row.node] in frames:
+            found[profile.threads[row.thread].process] += row.calls
+    return dict(found)
+
+
+def children(profile: Profile) -> list[ProcessFigures]:
+    return processes_of(profile)[1:]
+
+
+def test_all_kinds_of_pools(pools: Run) -> None:
+    bare = subprocess.run(
+        [sys.executable, "-P", "pools.py"], cwd=pools.folder, capture_output=True, text=True
+    )
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert (pools.result.returncode, pools.result.stdout) == (0, bare.stdout)
+    profile = pools.profile()
+    check_invariants(profile)
+    assert len(profile.processes) == 1 + 3 * 5
+    assert not profile.meta.get("still_running") and not profile.meta.get("not_merged")
+    # Each call of each process, whichever way it began.
+    assert sum(calls_by_process(profile, "square").values()) == 3 * (2 * 8 * 50 + 400)
+    named = {each.name for each in children(profile)}
+    assert named > {f"mine-{kind}" for kind in KINDS}
+    assert {each.end for each in children(profile)} == {"ended"}
+    roles = Counter(each.role for each in children(profile))
+    # (A worker may have got no item, and been idle in it all the time.)
+    assert roles["executor worker"] <= 6 and roles["pool worker"] <= 6
+    assert roles["executor worker"] >= 3 and roles["pool worker"] >= 3
+    assert not list(pools.folder.glob("*.parts*"))
+
+
+def test_what_others_need_is_left_out_and_named(pools: Run) -> None:
+    left = {why: n for why, _, n in pools.profile().meta["left_out"]}
+    assert left == {"resource tracker": 1, "fork server": 1}
+    assert "2 of 17 child processes not profiled" in pools.result.stderr
+    assert "fork server" in pools.result.stderr
+
+
+def test_the_first_screen_has_groups(pools: Run) -> None:
+    shown = pools.result.stderr
+    assert re.search(r"^ +[\d.]+% +[\d.]+ s  [2-6] (pool|executor) workers \(", shown, re.M), shown
+    groups = grouped(processes_of(pools.profile()))
+    assert sum(group.n for group in groups) == 16
+    assert sum(group.share for group in groups) == pytest.approx(1)
+
+
+def test_some_processes_alone(pools: Run) -> None:
+    report = [sys.executable, "-P", "-m", "pyhybrid", "report", "--json"]
+    (process,) = (p for p in children(pools.profile()) if p.name == "mine-spawn")
+    for named in ("mine-spawn", str(process.pid)):
+        result = subprocess.run(
+            [*report, "--process", named, str(pools.path())], capture_output=True, text=True
+        )
+        assert f'"pid": {process.pid}' in result.stdout, result.stderr
+    assert calls_by_process(pools.profile(), "square")[process.id] == 400
+
+
+FORKS = f"""
+import os, sys
+{WORK}{BURN}
+def child():
+    work(100)
+    os._exit(3)
+
+def grandchild():
+    if not os.fork():
+        child()
+    os.wait()
+
+for of in (child, grandchild):
+    pid = os.fork()
+    if not pid:
+        of()
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+work(10)
+"""
+
+
+def test_forks_within_forks(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-c", FORKS)
+    assert run.result.stdout == "3\n0\n"
+    profile = run.profile()
+    check_invariants(profile)
+    assert sorted(calls_by_process(profile, "square").values()) == [10, 100, 100]
+    first, *others = processes_of(profile)
+    assert sorted(each.parent == first.pid for each in others) == [False, True, True]
+
+
+def test_no_children(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("--no-children", "-c", FORKS)
+    profile = run.profile()
+    assert len(profile.processes) == 1
+    assert calls_by_process(profile, "square") == {1: 10}
+    assert "2 child processes not profiled" in run.result.stderr
+    assert (
+        "PYHYBRID_RUN"
+        not in pyhybrid("-q", "--no-children", "-c", "import os; print(os.environ)").result.stdout
+    )
+
+
+STARTS = f"""
+import os, subprocess, sys
+PROGRAM = {WORK!r} + "work(100)"
+def start(*options, **how):
+    return subprocess.run([sys.executable, *options, "-c", PROGRAM], check=True, **how)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ("start('-I')", True),
+        ("start('-E', '-s')", True),
+        ("start('-S')", False),
+        ("start(env={})", False),
+        ("start(env={**os.environ, 'X': '1'}, cwd='/')", True),
+        ("start(preexec_fn=lambda: None)", True),
+        ("subprocess.run(['sh', '-c', sys.executable + ' -c \"$0\"', PROGRAM], check=True)", True),
+        (
+            "os.fork() and os.wait() or os.execv(sys.executable, [sys.executable, '-c', PROGRAM])",
+            True,
+        ),
+    ],
+)
+def test_started_programs(pyhybrid: Callable[..., Run], how: str, found: bool) -> None:
+    run = pyhybrid("-c", STARTS + how)
+    profile = run.profile()
+    check_invariants(profile)
+    calls = calls_by_process(profile, "square")
+    assert sum(calls.values()) == 100 * found
+    if "execv" in how:  # both lives of one process
+        assert sorted(Counter(each.pid for each in children(profile)).values()) == [2]
+    else:
+        assert len(children(profile)) == found
+    assert run.result.stdout == "" and "Traceback" not in run.result.stderr
+
+
+def test_only_forked_ones(pyhybrid: Callable[..., Run]) -> None:
+    program = f"{STARTS}\nstart()\nif not os.fork():\n    exec(PROGRAM)\n    os._exit(0)\nos.wait()"
+    profile = pyhybrid("--children", "fork", "-c", program).profile()
+    assert [each.how for each in children(profile)] == ["fork"]
+    assert sum(calls_by_process(profile, "square").values()) == 100
+
+
+KILLED_CHILD = f"""
+import os, signal, sys, time
+{BURN}
+def outer():
+    burn(60)
+
+read, write = os.pipe()
+child = os.fork()
+if not child:
+    os.close(read)
+    burn(0.5)
+    os.write(write, b"x")
+    outer()
+os.read(read, 1)
+time.sleep(1.2)
+os.kill(child, signal.{{signal}})
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM"])
+def test_a_killed_child(pyhybrid: Callable[..., Run], number: str) -> None:
+    """It leaves what was recorded, with the calls that were running."""
+    run = pyhybrid("-c", KILLED_CHILD.format(signal=number))
+    profile = run.profile()
+    (child,) = children(profile)
+    assert child.end == KILLED
+    assert child.cpu_ns > 500_000_000
+    names = {profile.frames[profile.nodes.frame[row.node]].name: row for row in profile.exact}
+    assert names["outer"].total_ns > 100_000_000
+    assert "was killed" not in run.result.stderr  # that is so of the run, which was not
+
+
+LEFT = f"""
+import os, sys, time
+{WORK}{BURN}
+if not os.fork():
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+    work(70)
+    while not os.path.exists("end"):
+        time.sleep(0.01)
+    os._exit(0)
+work(5)
+"""
+
+
+def test_a_child_that_goes_on(pyhybrid: Callable[..., Run]) -> None:
+    """It is named; what it has recorded by its end can be added."""
+    run = pyhybrid("-c", LEFT)
+    profile = run.profile()
+    (pid,) = profile.meta["still_running"]
+    assert calls_by_process(profile, "square") == {1: 5}
+    assert f"{pid}" in run.result.stderr
+    process = os.pidfd_open(pid)
+    run.path("end").touch()
+    assert select.select([process], [], [], 30)[0]
+    os.close(process)
+    merge = [sys.executable, "-P", "-m", "pyhybrid", "merge", "-o", "all"]
+    result = subprocess.run(
+        [*merge, "out.pyhybrid", "out.pyhybrid.parts"],
+        cwd=run.folder,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert sum(calls_by_process(run.profile("all.pyhybrid"), "square").values()) == 75
+
+
+def test_room_for_spools(pyhybrid: Callable[..., Run]) -> None:
+    """Children beyond it are counted."""
+    program = textwrap.dedent(
+        """
+        import os, sys, time
+        for _ in range(4):
+            if not os.fork():
+                exec("\\n".join(f"def f{i}(): pass\\nf{i}()" for i in range(20000)))
+                os._exit(0)
+            os.wait()
+            time.sleep(1.1)  # so long what the folder takes is believed
+        """
+    )
+    run = pyhybrid("--max-children-disk", "1M", "-c", program)
+    profile = run.profile()
+    left = {why: n for why, _, n in profile.meta.get("left_out", ())}
+    assert left["disk"] >= 1
+    assert len(children(profile)) + left["disk"] == 4
+
+
+def test_forks_of_many_threads(pyhybrid: Callable[..., Run]) -> None:
+    """No child is lost."""
+    program = f"""
+import os, threading
+{WORK}
+def forks():
+    for _ in range(15):
+        pid = os.fork()
+        if not pid:
+            work(10)
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+threads = [threading.Thread(target=forks) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+    profile = pyhybrid("-c", program).profile()
+    assert len(children(profile)) == 60
+    assert sum(calls_by_process(profile, "square").values()) == 600
