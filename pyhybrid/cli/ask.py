@@ -1,15 +1,22 @@
 """`pyhybrid ask`: what a profile has to say as one line of JSON, for a script or an agent."""
 
+from __future__ import annotations
+
 import argparse
 import json
+import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
+from pyhybrid.cli.page import Page
 from pyhybrid.cli.parser import word
-from pyhybrid.cli.report_views import View
+from pyhybrid.cli.report_views import VIEWS, View
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.table import plain
 from pyhybrid.tables.profile import Profile
+
+if TYPE_CHECKING:
+    from pyhybrid.report.answers import Answers, More
 
 
 class Ask(View):
@@ -33,11 +40,12 @@ class Ask(View):
             help="rows of each view (default: %(default)s)",
         )
 
-    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Answers:
         """See View."""
         from pyhybrid.report.answers import answers
 
-        return answers(profile, args.rows)
+        found = answers(profile, args.rows)
+        return found._replace(more=_more(profile, found))
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """See View; the notes describe which part of the profile it is about."""
@@ -48,3 +56,27 @@ class Ask(View):
         print()
 
     print_text = print_json
+
+
+def _more(profile: Profile, found: Answers) -> list[More]:
+    """Return the commands that show what is not all here, if the profile has it."""
+    from pyhybrid.report.answers import More
+
+    has = {
+        "lines": profile.meta.get("lines"),
+        "calls": profile.calls,
+        "modules": found.modules,
+        "ops": found.operators,
+        "steps": found.steps,
+        "compiles": found.compiles,
+        "processes": len(profile.processes) > 1,
+        "findings": (),  # all are here
+    }
+    shown = [
+        (f"report {name} --json", each.help) for name, each in VIEWS.items() if has.get(name, True)
+    ]
+    file = shlex.quote(found.file)
+    return [
+        More(f"python -m pyhybrid {words} {file}", shows)
+        for words, shows in (*shown, (Page.name, Page.help))
+    ]

@@ -16,9 +16,6 @@ from pyhybrid.cli.selection_options import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.exporters.destination import export_to, named
-from pyhybrid.exporters.html import Html
-from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.selection.sample_selection import choose
 
 # By one of these a browser has a window to show it in.
@@ -32,7 +29,7 @@ class Page:
 
     name = "page"
     words = "[FILE]"
-    help = "write a page for the browser, and open it"
+    help = "write and open a page: flame graph, threads, source"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
@@ -47,6 +44,10 @@ class Page:
 
     def run(self, args: argparse.Namespace) -> int:
         """Write and open it; returns the exit code.  Raises PyhybridError."""
+        from pyhybrid.exporters.destination import export_to, named
+        from pyhybrid.exporters.html import Html
+        from pyhybrid.views.calls.compensate import compensate
+
         with open_profile(args) as profile, damage_in(args.file):
             shown = profile
             if args.compensate:

@@ -23,7 +23,7 @@ class Report(Summary):
         parser.usage = "pyhybrid report [VIEW] [options] [FILE]"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         views = "\n".join(f"  {name:<10}{each.help}" for name, each in VIEWS.items())
-        parser.epilog = f"views (each has a --help):\n{views}"
+        parser.epilog = f"views (each has a --help; without one, the summary):\n{views}"
 
     def view(self, words: list[str]) -> tuple[View, list[str]]:
         """Return the view that they ask for, and the words without its name.  Raises UsageError.

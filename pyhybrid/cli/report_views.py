@@ -109,7 +109,7 @@ class Summary(View):
     """Prints what was measured, how well, what stands out, and where the time went."""
 
     name = "summary"
-    help = "what was measured, how well, and where the time went; also without a VIEW"
+    help = "what was measured, how well, and where the time went"
     has_exact_times = has_native_lines = folds_imports = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,6 @@ the profile has nothing are null or empty.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 
 from pyhybrid.errors import PyhybridError
@@ -55,11 +54,11 @@ class Answers(Record):
     compiles: Compiles | None  # by torch.compile; null: none
     gpu: GpuSummary | None
     notes: list[str]
-    more: list[More]
+    more: list[More]  # what the command line has to show
 
 
 def answers(profile: Profile, n: int) -> Answers:
-    """Collect them: `n` rows of each view."""
+    """Collect them: `n` rows of each view, and no commands yet."""
     found = summarize(profile, [], [], imports=False)
     steps = _if_any(lambda: step_report(profile, n))
     model = _if_any(lambda: model_figures(profile))
@@ -67,7 +66,7 @@ def answers(profile: Profile, n: int) -> Answers:
     modules = model.modules if model else []
     modules.sort(key=lambda each: (-each.exact_own_ns, -each.own_weight_ns, each.name))
     waited = found.waited and found.waited._replace(functions=found.waited.functions[:n])
-    answered = Answers(
+    return Answers(
         file=found.file,
         run=found.run,
         cautions=cautions(found),
@@ -86,7 +85,6 @@ def answers(profile: Profile, n: int) -> Answers:
         notes=found.notes,
         more=[],
     )
-    return answered._replace(more=[*_more(profile, answered)])
 
 
 def _if_any[T](view: Callable[[], T]) -> T | None:
@@ -95,27 +93,3 @@ def _if_any[T](view: Callable[[], T]) -> T | None:
         return view()
     except PyhybridError:
         return None
-
-
-def _more(profile: Profile, found: Answers) -> list[More]:
-    """Return the commands whose views have something here."""
-    views = {
-        "summary": ("all of these, with more rows of each", True),
-        "tree": ("the call tree: exact calls and times, and samples", True),
-        "lines": ("lines of the chosen functions, how often and how long each ran",
-                  bool(profile.meta.get("lines"))),
-        "calls": ("single calls of the chosen functions", bool(profile.calls)),
-        "modules": ("all modules of the model", bool(found.modules)),
-        "ops": ("all operators, by phase, module and line", bool(found.operators)),
-        "steps": ("each step and its phases", bool(found.steps)),
-        "compiles": ("each compile, and why it was made", bool(found.compiles)),
-        "quality": ("how far to trust it: losses, stacks, cost, names", True),
-    }  # fmt: skip
-    file = shlex.quote(found.file)
-    commands = [
-        More(f"python -m pyhybrid report {name} --json {file}", shows)
-        for name, (shows, is_there) in views.items()
-        if is_there
-    ]
-    page = More(f"python -m pyhybrid page {file}", "flame graph, threads over time and source")
-    return [*commands, page]
