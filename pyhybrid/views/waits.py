@@ -247,16 +247,17 @@ class Waits(Record):
 def all_waits(profile: Profile, most: int) -> Waits | None:
     """Return the sums, with so many functions; None: hardly anything waited."""
     threads = waits_of(profile)
-    waited_ns = sum(each.waited_ns for each in threads)
-    total_ns = sum(each.total_ns for each in threads if not each.unknown_ns)
+    known = [each for each in threads if not each.unknown_ns]
+    waited_ns = sum(each.waited_ns for each in known)
+    total_ns = sum(each.total_ns for each in known)
     unknown = sum(each.unknown_ns >= LEAST_NS for each in threads)
     if waited_ns < max(LEAST_NS, LEAST_SHARE * total_ns) and not unknown:
         return None
-    functions = sum((each.functions for each in threads), Counter[int]())
+    functions = sum((each.functions for each in known), Counter[int]())
     named = [
         FunctionWait(wait_label(profile, frame), ns) for frame, ns in functions.most_common(most)
     ]
-    idle_ns = sum(each.idle_ns for each in threads if not each.unknown_ns)
+    idle_ns = sum(each.idle_ns for each in known)
     return Waits(total_ns, waited_ns, idle_ns, named, unknown)
 
 
