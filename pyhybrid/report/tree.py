@@ -118,11 +118,7 @@ class CallTree:
         n = len(tree.parent)
         outer = b"" if imports else tree.imports.outer
         self._importing = set(rows_from(outer, 1))
-        self_ns = array("q", bytes(8 * n))
-        for row in profile.sampled:
-            self_ns[tree.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
-        self_ns[0] = 0  # of what has no frame that is shown
-        self._weights = inclusive(tree.parent, self_ns)
+        self._weights = inclusive(tree.parent, tree.own_ns)
         exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
         # Else it is folded away.
         is_kept = bytes(map(eq, take(tree.frame, of_row), take(profile.nodes.frame, exact.node)))
@@ -132,7 +128,8 @@ class CallTree:
         self._own_gpu = gpu_times(profile, tree)
         self._gpu = inclusive(tree.parent, self._own_gpu)
         self.has_gpu = bool(profile.gpu)
-        self._weight_ns, self._is_counted = self._weights[0], bool(exact)
+        self._weight_ns = self._weights[0] - tree.own_ns[0]  # of what has a frame that is shown
+        self._is_counted = bool(exact)
         self._least_weight_ns = min_time_ns or max(1, round(self._weight_ns * LEAST_SHARE))
         self._least_time_ns = min_time_ns or max(1, round(self._times[0] * LEAST_SHARE))
         least_gpu_ns = min_time_ns or max(1, round(self._gpu[0] * LEAST_SHARE))

@@ -10,10 +10,10 @@ an eval loop to the next one.
 
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 
-from pyhybrid._columns import descend, inclusive, paths, take
+from pyhybrid._columns import add_up, descend, inclusive, paths, take
 from pyhybrid.base.pseudo_frames import BRIDGED, DECORATED
 from pyhybrid.frameworks import ipython, torch
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
@@ -120,6 +120,17 @@ class FoldedTree:
     def imports(self) -> Imports:
         """Return what import statements run."""
         return Imports(self._profile, self.parent, self.frame)
+
+    @cached_property
+    def own_ns(self) -> memoryview:
+        """Return the weight of the samples that ended in each node."""
+        return self.of_samples(row.weight_ns for row in self._profile.sampled)
+
+    def of_samples(self, values: Iterable[int]) -> memoryview:
+        """Add up by node the values of the rows of `profile.sampled`."""
+        sampled, node_of = self._profile.sampled, self._profile.stacks.node
+        nodes = array("I", (node_of[row.stack] for row in sampled))
+        return add_up(take(self.of_node, nodes), array("q", values), len(self.parent))
 
     def path(self, node: int) -> list[int]:
         """Return the frame ids from the root to a folded node."""

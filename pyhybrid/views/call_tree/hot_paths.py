@@ -3,7 +3,6 @@
 All weights are nanoseconds of the sampling clock, all threads together.
 """
 
-from array import array
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -45,15 +44,8 @@ class Hot:
         """
         self._profile = profile
         self._tree = FoldedTree.of(profile, all_frames)
-        n_nodes = len(self._tree.parent)
-        self_ns, samples = (array("q", bytes(8 * n_nodes)) for _ in range(2))
-        self._self_ns: array[int] | memoryview = self_ns
-        self._samples: array[int] | memoryview = samples
-        of_node, nodes = self._tree.of_node, profile.stacks.node
-        for sampled in profile.sampled:
-            node = of_node[nodes[sampled.stack]]
-            self_ns[node] += sampled.weight_ns
-            samples[node] += sampled.samples
+        self._self_ns = self._tree.own_ns
+        self._samples = self._tree.of_samples(row.samples for row in profile.sampled)
         self.imported: list[str] = []
         if not imports:
             self._fold_imports()

@@ -7,7 +7,6 @@ function that calls itself.  All threads are one tree.  Threads without Python a
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, defaultdict
 from heapq import heappop, heappush
 from operator import and_, eq, ne
@@ -77,13 +76,10 @@ class _ProgramTree:
         )
         self._profile, n = profile, len(self._parent)
         self._imports = {of_folded[node] for node in rows_from(folded.imports.outer, 1)}
-        own_ns = array("q", bytes(8 * len(folded.parent)))
-        for row in profile.sampled:
-            own_ns[folded.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
-        self._weight_ns = sum(own_ns)
-        self._weights = inclusive(self._parent, add_up(of_folded, own_ns, n))
+        self._weights = inclusive(self._parent, add_up(of_folded, folded.own_ns, n))
+        self._weight_ns = self._weights[0]
         self._count(folded, of_folded, states)
-        self._imported = self._modules(folded, of_folded, own_ns)
+        self._imported = self._modules(folded, of_folded)
         self._children: defaultdict[int, list[int]] = defaultdict(list)
         large = set(rows_from(self._weights, max(1, int(LEAST_SHARE * self._weight_ns))))
         large.update(rows_from(self._times, max(1, int(LEAST_SHARE * self._time_ns))))
@@ -109,13 +105,11 @@ class _ProgramTree:
         self._times = at_least(self._parent, add_up(rows, exact.total_ns, n, outer))
         self._time_ns = self._times[0]
 
-    def _modules(
-        self, folded: FoldedTree, of_folded: memoryview, own_ns: array[int]
-    ) -> dict[int, list[str]]:
+    def _modules(self, folded: FoldedTree, of_folded: memoryview) -> dict[int, list[str]]:
         """Return the modules that each import brought, the heaviest first."""
         found = folded.imports
         labels, frame = labels_of(self._profile), folded.frame
-        totals = inclusive(folded.parent, own_ns)
+        totals = inclusive(folded.parent, folded.own_ns)
         exact = self._profile.exact
         times = add_up(take(folded.of_node, exact.node), exact.total_ns, len(folded.parent))
         brought: defaultdict[int, Counter[int]] = defaultdict(Counter)
