@@ -27,6 +27,7 @@ from pyhybrid.report.table import plain
 from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
+from pyhybrid.views.call_tree.waiting import MOST_WAITING
 from pyhybrid.views.lines.program_lines import program_files
 from pyhybrid.views.lines.python_lines import function_lines
 from pyhybrid.views.training.phases import all_phases
@@ -121,6 +122,7 @@ class Meta(Record):
     gpu: GpuMeta | None  # null: nothing is known of one
     most_counting: float  # from here on costs need care: shares of the CPU time
     most_sampling: float
+    most_waiting: float  # a line of which more waits for other threads comes last
 
 
 class Html(Exporter):
@@ -177,6 +179,7 @@ class Html(Exporter):
             gpu=gpu,
             most_counting=MOST_COUNTING,
             most_sampling=MOST_SAMPLING,
+            most_waiting=MOST_WAITING,
         )
         shown = plain(meta)
         for name in LEFT_OUT:

@@ -44,7 +44,7 @@ class Answers(Record):
     findings: list[Finding]  # what stands out, at most five
     waited: Waits | None  # of threads that ran Python; null: hardly, or not known
     tree: list[TreeRow]  # the largest of the program's functions, in the order of the tree
-    program_lines: list[ProgramLine]  # most weight first
+    program_lines: list[ProgramLine]  # most weight first, those that wait last
     functions: list[Function]  # all that runs, most time in itself first
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     steps: StepSummary | None  # of a training; null: none

@@ -354,7 +354,8 @@ def _program_lines(s: Summary, columns: int, most: int, least_share: float = 0) 
         head = f"{_percent(each.weight_ns, s):>7}{seconds(each.weight_ns):>10}  "
         place = f"{middle(os.path.basename(each.file), MAX_PLACE)}:{each.line}"
         text = each.text or f"in {each.function}"
-        lines.append([(head, ""), (place, STRONG), (f"  {text}", "")])
+        style, waits = (DIM, "  waits:") if each.waits else ("", "")
+        lines.append([(head, style), (place, style or STRONG), (f"{waits}  {text}", style)])
     return lines
 
 

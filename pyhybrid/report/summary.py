@@ -105,7 +105,7 @@ class Summary(Record):
     findings: list[Finding]  # what stands out, at most five
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
-    program_lines: list[ProgramLine]  # the first by weight: its own, with what libraries did there
+    program_lines: list[ProgramLine]  # the first: its own by weight, those that wait last
     tree: list[TreeRow]  # the largest of the program's functions, in the order of the tree
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first

@@ -5,10 +5,10 @@ Where both halves were recorded a function waited for its exact time less the sa
 it; in a trace, without samples, for its exact time less all CPU time of its thread, at least.
 
 What waits because there is nothing to do (an event loop, a pool's worker, a server's main thread)
-is idle; where that is, idle.toml lists.  A thread whose waiting is mostly in one call of one
-function is taken for one that is idle in a loop of its own, too; the main thread only if others had
-work.  On a busy machine it is known of the main thread alone: the kernel has for how long that had
-no processor.
+is idle (call_tree/waiting.py).  A thread whose waiting is mostly in one call of one function is
+taken for one that is idle in a loop of its own, too; the main thread only if others had work.  On a
+busy machine it is known of the main thread alone: the kernel has for how long that had no
+processor.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from functools import cache
 
-from pyhybrid._columns import add_up, descend, mark, nearest, pairs, rows_from, take
-from pyhybrid.base.files import table_beside
-from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid._columns import add_up, mark, nearest, pairs, rows_from, take
 from pyhybrid.base.structs import Struct, made
-from pyhybrid.tables import Frame, ProcessMeta
+from pyhybrid.tables import ProcessMeta
 from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.imports import import_frames, imports_of
+from pyhybrid.views.call_tree.waiting import CALLBACK, LOOP, WORK, states_of
 from pyhybrid.views.labels import labels_of
 from pyhybrid.views.lines.program_lines import program_frames
 
@@ -34,22 +32,6 @@ LEAST_SHARE = 0.05  # of the time of all threads
 OWN_LOOP = 0.5  # of what a thread waited, in one call of one function
 SURE = 3  # standard errors
 BUSY = 0.1  # seconds without a processor for each of CPU time
-
-# Kinds of frames.  A frame of native code is as what calls it.
-_OTHER, _LOOP, _WAIT, _POOL, _IDLE, _NATIVE = range(6)
-# States: work, in a loop, below what a loop called, below what is idle, in a pool's own loop.
-WORK, LOOP, CALLBACK, IDLE, POOL = range(5)
-_STEPS = bytes(
-    {
-        WORK: {_LOOP: LOOP, _POOL: POOL, _IDLE: IDLE},
-        LOOP: {_LOOP: LOOP, _WAIT: LOOP, _POOL: POOL, _OTHER: CALLBACK, _IDLE: CALLBACK},
-        CALLBACK: {_LOOP: LOOP, _POOL: POOL},
-        IDLE: {_LOOP: LOOP, _POOL: POOL},
-        POOL: {_LOOP: LOOP, _OTHER: WORK, _IDLE: IDLE},
-    }[state].get(kind, state)
-    for state in range(5)
-    for kind in range(256)
-)
 
 
 class ThreadWaits(Struct):
@@ -268,16 +250,6 @@ def wait_label(profile: Profile, frame: int) -> str:
     return labels_of(profile, full_names=False)[frame]
 
 
-@made_once
-def states_of(profile: Profile) -> bytes:
-    """Return the state of each node: WORK, LOOP, CALLBACK, IDLE or POOL."""
-    kinds = bytearray(max(profile.frames, default=0) + 1)
-    for frame in profile.frames.values():
-        kinds[frame.id] = _kind(frame)
-    nodes = profile.nodes
-    return bytes(descend(nodes.parent, take(kinds, nodes.frame), _STEPS))
-
-
 def _named(profile: Profile, states: bytes) -> memoryview:
     """Return for each node the frame that is named: the nearest function of the program, itself or
     above, of what an import runs the import; where there is none, or it runs the loop, its own."""
@@ -298,32 +270,3 @@ def _named(profile: Profile, states: bytes) -> memoryview:
     others = by_program | in_none | is_called & ~called_above
     marks = (imported & outer | others & ~imported) & every
     return take(nodes.frame, nearest(nodes.parent, marks.to_bytes(n)))
-
-
-def _kind(frame: Frame) -> int:
-    if frame.kind not in ("python", "region"):
-        return _NATIVE
-    for kind, functions in _of_file("/" + (frame.file or "")):
-        if functions.match(frame.name):
-            return kind
-    return _OTHER
-
-
-@cache
-def _of_file(file: str) -> list[tuple[int, NamePatterns]]:
-    """Return the kinds of functions that wait in a file, which few have."""
-    table, every = _table()
-    return [row[1:] for row in table if row[0].match(file)] if every.match(file) else []
-
-
-@cache
-def _table() -> tuple[list[tuple[NamePatterns, int, NamePatterns]], NamePatterns]:
-    """Return the rows of the table, and the files of all of them."""
-    kinds = {"loop": _LOOP, "wait": _WAIT, "pool": _POOL, "idle": _IDLE}
-    rows = table_beside(__file__, "idle")["where"]
-    files = [[f"*/{file}" for file in each["file"]] for each in rows]
-    table = [
-        (NamePatterns(of_row), kinds[each["kind"]], NamePatterns(each["functions"]))
-        for of_row, each in zip(files, rows, strict=True)
-    ]
-    return table, NamePatterns({file for of_row in files for file in of_row})

@@ -15,6 +15,7 @@ from pyhybrid._columns import LINE_LIMIT
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.report.line_listing import print_lines
+from pyhybrid.report.screen import render
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.summary import summarize
 from pyhybrid.report.table import plain
@@ -283,3 +284,30 @@ def test_of_another_interpreter_s_code_no_text_is_known(tmp_path: Path, file: Pa
     writer.code(1, *where, table=code.co_linetable)
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         assert Sources(profile.meta).lines("a.py", [3]).lines == {}
+
+
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+def test_lines_that_wait_come_last(clock: str, tmp_path: Path) -> None:
+    """By wall-clock time; that of another clock is work, and what waits less than half is, too."""
+    (code,) = codes_of("thread.join()\nqueue.get() + work()\nwork()")
+    at = {line: begin // 2 for begin, _, line in code.co_lines()}
+    writer = SpoolWriter()
+    writer.meta(clock=clock)
+    writer.code(1, "<module>", "/home/me/job.py", 1, table=code.co_linetable)
+    writer.code(2, "Thread.join", "/usr/lib/python3.12/threading.py", 1)
+    writer.code(3, "Queue.get", "/usr/lib/python3.12/queue.py", 1)
+    writer.thread(1, 1, "python")
+    first, second, third = (python(1, at[line]) for line in (1, 2, 3))
+    join, get = writer.stack(first, python(2, 0)), writer.stack(second, python(3, 0))
+    stacks = [join] * 50 + [get] * 20 + [writer.stack(second)] * 20 + [writer.stack(third)] * 10
+    writer.stacks()
+    writer.samples(1, stacks)
+    writer.end()
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        summary = summarize(profile, [], [])
+    waits = clock == "wall"
+    found = [(each.line, each.waits) for each in summary.program_lines]
+    assert found == ([(2, False), (3, False), (1, True)] if waits else [(1, 0), (2, 0), (3, 0)])
+    shown = ["".join(text for text, _ in row) for row in render(summary)]
+    (row,) = (each for each in shown if "job.py:1 " in each)
+    assert ("job.py:1  waits:" in row) == waits

@@ -52,11 +52,10 @@ export function programLines(profile: Profile, leaves: Float64Array): ProgramLin
   const isOwn = new Set(profile.meta.program_files);
   const below = new Float64Array(placeParent.length);
   const waited = new Float64Array(placeParent.length);
-  const seesWaits = profile.summary.clock.kind === "wall";
   leaves.forEach((weight, leaf) => {
     if (profile.imports[profile.leafNode[leaf]!]) return;
     below[profile.leafPlace[leaf]!]! += weight;
-    if (seesWaits && profile.leafWaits[leaf]) waited[profile.leafPlace[leaf]!]! += weight;
+    if (profile.leafWaits[leaf]) waited[profile.leafPlace[leaf]!]! += weight;
   });
   const found = new Map<string, ProgramLine & { waited: number }>();
   for (let place = below.length - 1; place > 0; place--) {
@@ -73,6 +72,6 @@ export function programLines(profile: Profile, leaves: Float64Array): ProgramLin
     known.waited += waited[place]!;
     found.set(key, known);
   }
-  const lines = [...found.values()].map(({ waited, ...line }) => ({ ...line, waits: 2 * waited > line.weight }));
+  const lines = [...found.values()].map(({ waited, ...line }) => ({ ...line, waits: waited > profile.meta.most_waiting * line.weight }));
   return lines.sort((a, b) => Number(a.waits) - Number(b.waits) || b.weight - a.weight || a.line - b.line);
 }

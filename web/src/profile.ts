@@ -66,7 +66,7 @@ export class Profile extends Paths {
   readonly periods: Float64Array;
   readonly leafNode: Column;
   readonly leafPlace: Column;
-  /** 1: it is below a call that waits for other threads. */
+  /** 1: it is below a call that waits for other threads, as wall-clock time shows. */
   readonly leafWaits: Column;
   readonly placeParent: Uint32Array;
   readonly placeFile: Column;

@@ -25,6 +25,8 @@ export interface Meta {
   /** from here on costs need care: shares of the CPU time */
   most_counting: number;
   most_sampling: number;
+  /** a line of which more waits for other threads comes last */
+  most_waiting: number;
 }
 
 /** Hold what the page knows beside its columns. */

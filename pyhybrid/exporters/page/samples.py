@@ -10,7 +10,7 @@ from pyhybrid.exporters.page import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.tables import stacks_of
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.waits import IDLE, states_of
+from pyhybrid.views.call_tree.waiting import waiting_nodes
 
 TICK_NS = 10_000  # of the samples' times
 
@@ -28,8 +28,7 @@ class Samples:
         self._leaf_whole = [tree.with_plumbing(node) for node in take(nodes, first)]
         self._leaf_node = take(tree.folded.of_node, take(nodes, first))
         self._leaf_place = take(of_stack, first)
-        states = states_of(profile)
-        self._leaf_waits = bytes(state == IDLE for state in take(states, take(nodes, first)))
+        self._leaf_waits = take(waiting_nodes(profile), take(nodes, first))
 
     def _paths_by_line(self) -> "array[int]":
         """Return for each stack the path of those of its frames of which the line is known."""

@@ -1,7 +1,8 @@
 """The program's own lines, by the samples in each and in all that it called in libraries.
 
 On a path the innermost line of a file of the program's own has all that is below it, however deep
-libraries call one another.  What import statements run is left out.
+libraries call one another.  What import statements run is left out.  Lines that mostly wait for
+other threads come last.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.waiting import MOST_WAITING, waiting_nodes
 
 
 class ProgramLine(Record):
@@ -26,6 +28,7 @@ class ProgramLine(Record):
     function: str
     weight_ns: int
     text: str = ""  # of the source, where it is known
+    waits: bool = False  # mostly, for other threads, as wall-clock time shows
 
 
 def program_files(profile: Profile) -> set[str]:
@@ -43,12 +46,13 @@ def program_frames(profile: Profile) -> frozenset[int]:
 
 
 def program_lines(profile: Profile) -> list[ProgramLine]:
-    """Return all that were sampled, the heaviest first."""
+    """Return all that were sampled, the heaviest first; those that mostly wait come last."""
     place_of = _innermost(profile)
     tree = FoldedTree.of(profile)
-    of_stack = take(tree.of_node, array("I", profile.stacks.node))
+    nodes = array("I", profile.stacks.node)
+    of_stack, waits = take(tree.of_node, nodes), take(waiting_nodes(profile), nodes)
     found: dict[tuple[str, int], str] = {}  # the function
-    weights: Counter[tuple[str, int]] = Counter()
+    weights, waited = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
     for row in profile.sampled:
         place, node = place_of[row.stack], of_stack[row.stack]
         if not place or tree.imports.where[node]:
@@ -56,8 +60,12 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
         frame, line = place
         found.setdefault((frame.file or "", line), frame.name)
         weights[frame.file or "", line] += row.weight_ns
-    lines = [ProgramLine(*place, found[place], ns) for place, ns in weights.items()]
-    return sorted(lines, key=lambda each: (-each.weight_ns, each.file, each.line))
+        waited[frame.file or "", line] += row.weight_ns * waits[row.stack]
+    lines = [
+        ProgramLine(*place, found[place], ns, waits=waited[place] > MOST_WAITING * ns)
+        for place, ns in weights.items()
+    ]
+    return sorted(lines, key=lambda each: (each.waits, -each.weight_ns, each.file, each.line))
 
 
 def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:

@@ -700,6 +700,8 @@ thread.join()
     at = program.splitlines().index("thread.join()") + 1
     joins = next(line for line in lines if line["line"] == at)
     assert joins["waits"] and joins["weight"] > 0.2e9
+    told = [(each["line"], each["waits"]) for each in report(tmp_path)["program_lines"]]
+    assert told == [(each["line"], each["waits"]) for each in lines]
 
 
 @pytest.mark.further
