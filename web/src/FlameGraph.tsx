@@ -3,7 +3,7 @@
 // canvas is as high as the window, stays in it, and has the rows that are there.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { exactOf, gpuOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
-import { patternsOf, prepare, type Palette } from "./colors";
+import { OF_KINDS, patternsOf, prepare, type Palette } from "./colors";
 import { useHeight, useListener, usePaper } from "./environment";
 import { percent, plural, time } from "./format";
 import { KINDS, type Paths } from "./paths";
@@ -74,7 +74,7 @@ export function FlameGraph(props: FlameProps) {
     const context = prepare(canvas.current!, width, height);
     const scroll = above();
     context.translate(0, -scroll);
-    const textures = patterns && !paint ? patternsOf(context, colors) : [];
+    const textures = patterns && !paint ? patternsOf(context, colors.pattern, OF_KINDS) : [];
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     const character = context.measureText(USUAL).width / USUAL.length;

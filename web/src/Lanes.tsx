@@ -1,7 +1,7 @@
 // A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Dragging, or arrow keys, zoom
 // everything to that time.
 import { useLayoutEffect, useState } from "preact/hooks";
-import { prepare, type Palette } from "./colors";
+import { OF_STATES, patternsOf, prepare, type Palette } from "./colors";
 import { byKey, useDrag } from "./drag";
 import { axisTime, percent, time } from "./format";
 import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
@@ -23,12 +23,14 @@ export interface LanesProps {
   from: number | null;
   to: number | null;
   threads: readonly number[];
+  /** Does what threads do have patterns? */
+  patterns: boolean;
   onTime: (from: number | null, to: number | null) => void;
   onThreads: (threads: number[]) => void;
 }
 
 export function Lanes(props: LanesProps) {
-  const { profile, colors, threads } = props;
+  const { profile, colors, threads, patterns } = props;
   const [all, setAll] = useState(false);
   const order = profile.threads.map((_, i) => i).sort((a, b) => profile.threads[b]!.weight - profile.threads[a]!.weight || a - b);
   const shown = all ? order : order.slice(0, FIRST);
@@ -53,9 +55,10 @@ export function Lanes(props: LanesProps) {
   useLayoutEffect(() => {
     const context = prepare(canvas.current!, width, height);
     context.font = "10px system-ui, sans-serif";
+    const textures = patterns ? patternsOf(context, colors.lanePattern, OF_STATES) : [];
     shown.forEach((thread, row) => {
       context.globalAlpha = threads.length && !threads.includes(thread) ? 0.3 : 1;
-      drawLane(context, profile.threads[thread]!, profile, row * LANE, width, colors);
+      drawLane(context, profile.threads[thread]!, profile, row * LANE, width, colors, textures);
       drawCalls(context, thread, profile, row * LANE, width, colors);
     });
     context.globalAlpha = 1;
@@ -64,7 +67,7 @@ export function Lanes(props: LanesProps) {
     context.fillStyle = colors.veil;
     context.fillRect(0, 0, from, height - AXIS);
     context.fillRect(to, 0, width - to, height - AXIS);
-  }, [profile, colors, width, height, all, threads, props.from, props.to, chosen?.[0], chosen?.[1]]);
+  }, [profile, colors, width, height, all, threads, patterns, props.from, props.to, chosen?.[0], chosen?.[1]]);
 
   return (
     <section class="lanes" aria-label="Threads over time">
@@ -109,7 +112,7 @@ export function Lanes(props: LanesProps) {
 }
 
 /** What the thread did in each pixel: held the GIL, neither, waited for it, was off the CPU. */
-function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Profile, y: number, width: number, colors: Palette): void {
+function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Profile, y: number, width: number, colors: Palette, textures: readonly (CanvasPattern | null)[]): void {
   const columns = Math.max(1, Math.floor(width));
   const sums = [0, 1, 2, 3].map(() => new Float64Array(columns));
   const perColumn = profile.end / columns;
@@ -132,8 +135,11 @@ function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Pr
     for (let row = 0; row < 4; row++) {
       const high = Math.min((sums[row]![column]! / perColumn) * tall, bottom - y - 2);
       if (high <= 0) continue;
-      context.fillStyle = shades[row]!;
-      context.fillRect(column, bottom - high, 1, high);
+      for (const fill of [shades[row]!, textures[row]]) {
+        if (!fill) continue;
+        context.fillStyle = fill;
+        context.fillRect(column, bottom - high, 1, high);
+      }
       bottom -= high;
     }
   }

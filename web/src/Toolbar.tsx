@@ -226,7 +226,7 @@ export function Legend({ profile, hasTime, isNarrow, patterns, onPatterns }: Leg
           imports, narrower than their time
         </span>
       )}
-      <label title="kinds of functions are told apart by patterns, too">
+      <label title="kinds of functions, and what threads do, have patterns beside their colours">
         <input type="checkbox" checked={patterns} onChange={(event) => onPatterns(event.currentTarget.checked)} /> patterns
       </label>
       {hasTime && (

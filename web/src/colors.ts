@@ -16,8 +16,9 @@ export interface Palette {
   call: string;
   axis: string;
   veil: string;
-  /** Of patterns on boxes. */
+  /** Of patterns: on boxes, which have names, and on lanes. */
   pattern: string;
+  lanePattern: string;
   heat: readonly [number, number, number];
   /** Of a step, in the order in which pyhybrid/frameworks/torch.toml has them, then `compile` and `other`. */
   phases: readonly string[];
@@ -40,6 +41,7 @@ const LIGHT: Palette = {
   axis: "#5a6472",
   veil: "rgba(120, 128, 140, 0.32)",
   pattern: "rgba(22, 24, 29, 0.3)",
+  lanePattern: "rgba(22, 24, 29, 0.6)",
   heat: [190, 40, 40],
   phases: ["#d1495b", "#6fa3dd", "#8467c1", "#3d9a57", "#9bd0a8", "#e0a030", "#8a6d4b", "#3fa7a3", "#c9ced6"],
 };
@@ -61,6 +63,7 @@ const DARK: Palette = {
   axis: "#9aa4b2",
   veil: "rgba(0, 0, 0, 0.5)",
   pattern: "rgba(255, 255, 255, 0.3)",
+  lanePattern: "rgba(255, 255, 255, 0.6)",
   heat: [255, 110, 80],
   phases: ["#c24455", "#4680bd", "#7d62b8", "#38894f", "#6c9c78", "#b5822a", "#7d6546", "#2f8d89", "#474d57"],
 };
@@ -89,23 +92,26 @@ export function changeColor(errors: number, dark: boolean): string {
 
 const TILE = 6; // pixels
 
-// Rectangles of a tile, in the order of KINDS; page.css has the same for what is no canvas.
-const TILES: readonly (readonly [x: number, y: number, width: number, height: number])[][] = [
-  [],
-  [0, 1, 2, 3, 4, 5].map((at) => [at, at, 1, 1]), // lines that fall to the right
-  [[1, 1, 2, 2]], // dots
-  [[0, 0, 6, 1], [0, 0, 1, 6]], // a grid
-  [[0, 0, 2, 6]], // upright lines
-  [[0, 0, 6, 2]], // lines that lie
-];
+// Rectangles of a tile.
+type Tile = readonly (readonly [x: number, y: number, width: number, height: number])[];
+const PLAIN: Tile = [];
+const FALLING: Tile = [0, 1, 2, 3, 4, 5].map((at) => [at, at, 1, 1]); // lines, to the right
+const DOTS: Tile = [[1, 1, 2, 2]];
+const GRID: Tile = [[0, 0, 6, 1], [0, 0, 1, 6]];
+const UPRIGHT: Tile = [[0, 0, 2, 6]];
+const LYING: Tile = [[0, 0, 6, 2]];
 
-/** What tells kinds of functions apart without colours, in the order of KINDS; null: nothing. */
-export function patternsOf(context: CanvasRenderingContext2D, colors: Palette): (CanvasPattern | null)[] {
-  return TILES.map((rectangles) => {
+// page.css has the same for what is no canvas: of KINDS, and of what threads do (Lanes.tsx).
+export const OF_KINDS = [PLAIN, FALLING, DOTS, GRID, UPRIGHT, LYING];
+export const OF_STATES = [PLAIN, FALLING, LYING, DOTS];
+
+/** What is told apart by patterns, and not by colours alone, in this order; null: it has none. */
+export function patternsOf(context: CanvasRenderingContext2D, color: string, tiles: readonly Tile[]): (CanvasPattern | null)[] {
+  return tiles.map((rectangles) => {
     if (!rectangles.length) return null;
     const tile = new OffscreenCanvas(TILE, TILE);
     const within = tile.getContext("2d")!;
-    within.fillStyle = colors.pattern;
+    within.fillStyle = color;
     for (const each of rectangles) within.fillRect(...each);
     return context.createPattern(tile, "repeat");
   });

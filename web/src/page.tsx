@@ -128,6 +128,7 @@ function App({ profile }: { profile: Profile }) {
           from={state.from}
           to={state.to}
           threads={state.threads}
+          patterns={state.patterns}
           onTime={(from, to) => change({ from, to })}
           onThreads={(threads) => change({ threads })}
         />

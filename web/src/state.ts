@@ -33,7 +33,7 @@ export interface State extends Common<View>, Choice {
   heat: boolean;
   /** Is what stands above the toolbar folded? */
   folded: boolean;
-  /** Do kinds of functions have patterns beside their colours? */
+  /** Do kinds of functions, and what threads do, have patterns beside their colours? */
   patterns: boolean;
 }
 

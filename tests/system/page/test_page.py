@@ -635,21 +635,24 @@ def test_on_paper(here: Path, browse: Browser) -> None:
 
 
 @pytest.mark.further
-def test_kinds_are_seen_without_colours(here: Path, browse: Browser) -> None:
-    """Patterns are drawn over them, which the address keeps; axe-core finds nothing wrong."""
+def test_kinds_and_states_are_seen_without_colours(here: Path, browse: Browser) -> None:
+    """Patterns are drawn over them, and over the lanes, which the address keeps; axe-core finds
+    nothing wrong."""
     steps = """
-        const canvas = page.locator('.flame canvas');
-        const drawn = async () => await canvas.evaluate((canvas) => canvas.toDataURL());
+        const drawn = async () => await Promise.all(['.flame canvas', '.lanes canvas'].map(
+            (each) => page.locator(each).first().evaluate((canvas) => canvas.toDataURL())
+        ));
         const plain = await drawn();
         await page.getByLabel('patterns').check();
         const patterned = await drawn();
         const wrong = await axe();
         const hash = await page.evaluate('location.hash');
         await page.getByLabel('patterns').uncheck();
-        return {differs: patterned !== plain, again: await drawn() === plain, hash, wrong};
+        const differ = patterned.map((each, i) => each !== plain[i]);
+        return {differ, again: `${await drawn()}` === `${plain}`, hash, wrong};
     """
     done = browse(here / "out.html", steps)
-    assert done == {"differs": True, "again": True, "hash": "#patterns=1", "wrong": []}
+    assert done == {"differ": [True, True], "again": True, "hash": "#patterns=1", "wrong": []}
 
 
 @pytest.mark.further
