@@ -420,7 +420,9 @@ def _native_functions(s: Summary, columns: int) -> list[Line]:
         if each.kind == "native" and each.self_ns >= least_ns and not _is_known(each.module or "")
     ]
     return _table(
-        [*_self_columns(s), text("native function, itself", _short)], shown[:N_NATIVE], columns
+        [*_self_columns(s), text("native function, itself", _short)],
+        _waits_last(shown[:N_NATIVE]),
+        columns,
     )
 
 
@@ -449,13 +451,13 @@ def _functions(
     total = Column("total", 8, "total_ns", lambda ns: _percent(ns, s))
     rest = [total, *([_CALLS] if s.calls else [])]
     first = _self_columns(s)
-    lines = _table([*first, *rest, text("function", _short)], by_self, columns)
+    lines = _table([*first, *rest, text("function", _short)], _waits_last(by_self), columns)
     first = [
         first[0]._replace(title="below", of="python_ns"),
         first[1]._replace(of="python_ns"),
     ]
     title = "Python function, with the native code below it"
-    return lines + _table([*first, *rest, text(title, _short)], by_python, columns)
+    return lines + _table([*first, *rest, text(title, _short)], _waits_last(by_python), columns)
 
 
 def _gpu_functions(s: Summary, columns: int) -> list[Line]:
@@ -495,7 +497,14 @@ def _table(table: Sequence[Column], rows: Sequence[Any], columns: int) -> list[L
 _CALLS = Column("calls", 11, "calls", lambda n: count(n).strip())
 
 
+def _waits_last(functions: list[Function]) -> list[Function]:
+    """Return those that are shown, what mostly waits for other threads below the others."""
+    return sorted(functions, key=lambda each: each.waits)
+
+
 def _short(function: Function) -> str:
+    if function.waits:
+        return f"waits: {_short(function._replace(waits=False))}"
     if function.kind != "native":
         return function.name
     short = shorten_native(function.name)

@@ -38,7 +38,7 @@ N_FUNCTIONS, N_PATHS, N_LINES, N_TREE = 50, 10, 50, 50
 class Function(Record):
     """Describe a function: see hot_paths.HotFunction for the three weights.
 
-    The last four are of functions that were traced: function_calls.FunctionCalls; null where they
+    Exact figures are of functions that were traced: function_calls.FunctionCalls; null where they
     were not.
     """
 
@@ -55,6 +55,7 @@ class Function(Record):
     raised: int | None = None
     exact_self_ns: int | None = None
     exact_total_ns: int | None = None
+    waits: bool = False  # mostly, for other threads, as wall-clock time shows
 
 
 class Path(Record):
@@ -260,6 +261,7 @@ def _hot(
     chosen = {each.frame for each in ranked[:N_FUNCTIONS] + by_python[:N_FUNCTIONS]}
     by_time = sorted(traced, key=lambda frame: (-traced[frame].self_ns, frame))
     weights = {e.frame: (e.samples, e.self_ns, e.total_ns, e.python_ns) for e in ranked}
+    waits = {each.frame for each in ranked if each.waits}
     order = [each.frame for each in ranked if each.frame in chosen]
     order += [frame for frame in by_time[:N_FUNCTIONS] if frame not in chosen]
     functions = []
@@ -270,6 +272,7 @@ def _hot(
         what = (labels[number], frame.kind, module, frame.python_name, native_at)
         tally = traced.get(number)
         exact = (tally.calls, tally.raised, tally.self_ns, tally.total_ns) if tally else (None,) * 4
-        functions.append(Function(*what, *weights.get(number, (0, 0, 0, 0)), *exact))
+        function = Function(*what, *weights.get(number, (0, 0, 0, 0)), *exact)
+        functions.append(function._replace(waits=number in waits))
     paths = [Path([labels[f] for f in p.frames], p.weight_ns) for p in hot.paths(N_PATHS)]
     return functions, paths, left_out

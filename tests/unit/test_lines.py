@@ -15,11 +15,13 @@ from pyhybrid._columns import LINE_LIMIT
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.report.line_listing import print_lines
-from pyhybrid.report.screen import render
+from pyhybrid.report.screen import render, render_report
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.summary import summarize
 from pyhybrid.report.table import plain
+from pyhybrid.report.tree import CallTree
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.labels import labels_of
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures, function_lines
 
 MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)
@@ -305,9 +307,16 @@ def test_lines_that_wait_come_last(clock: str, tmp_path: Path) -> None:
     writer.end()
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         summary = summarize(profile, [], [])
+        tree = CallTree(profile, labels_of(profile), 0, all_frames=False, imports=True)
+        report = ["".join(text for text, _ in row) for row in render_report(summary, tree, 100, 50)]
     waits = clock == "wall"
     found = [(each.line, each.waits) for each in summary.program_lines]
     assert found == ([(2, False), (3, False), (1, True)] if waits else [(1, 0), (2, 0), (3, 0)])
     shown = ["".join(text for text, _ in row) for row in render(summary)]
     (row,) = (each for each in shown if "job.py:1 " in each)
     assert ("job.py:1  waits:" in row) == waits
+    functions = {each.name.partition(" ")[0]: each.waits for each in summary.functions}
+    assert functions == {"Thread.join": waits, "Queue.get": waits, "<module>": False}
+    table = report[next(at for at, row in enumerate(report) if "Python function" in row) :]
+    names = [name for row in table[1:4] for name in ("join", "get", "module") if name in row]
+    assert names == (["module", "join", "get"] if waits else ["join", "module", "get"])

@@ -281,7 +281,7 @@ def test_json_has_the_documented_keys(profile: Profile) -> None:
     assert set(keys["functions"][0]) == {
         "name", "kind", "module", "python_name", "declared_at",
         "samples", "self_ns", "total_ns", "python_ns", "calls", "raised",
-        "exact_self_ns", "exact_total_ns",
+        "exact_self_ns", "exact_total_ns", "waits",
     }  # fmt: skip
 
 

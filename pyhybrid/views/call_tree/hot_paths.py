@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pyhybrid._columns import add_up, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.waiting import MOST_WAITING, waiting_nodes
 from pyhybrid.views.labels import labels_of
 
 
@@ -24,6 +25,7 @@ class HotFunction(NamedTuple):
     self_ns: int
     total_ns: int
     python_ns: int
+    waits: bool  # mostly, for other threads (waiting.py): in itself, of Python as `python_ns`
 
 
 class HotPath(NamedTuple):
@@ -46,6 +48,10 @@ class Hot:
         self._tree = FoldedTree.of(profile, all_frames)
         self._self_ns = self._tree.own_ns
         self._samples = self._tree.of_samples(row.samples for row in profile.sampled)
+        waits, node_of = waiting_nodes(profile), profile.stacks.node
+        self._waiting_ns = self._tree.of_samples(
+            row.weight_ns * waits[node_of[row.stack]] for row in profile.sampled
+        )
         self.imported: list[str] = []
         if not imports:
             self._fold_imports()
@@ -56,6 +62,7 @@ class Hot:
         self.imported = found.modules(labels, self._self_ns)
         self._self_ns = add_up(found.node, self._self_ns, len(tree.parent))
         self._samples = add_up(found.node, self._samples, len(tree.parent))
+        self._waiting_ns = add_up(found.node, self._waiting_ns, len(tree.parent))
 
     def paths(self, n: int) -> list[HotPath]:
         """Return the `n` call paths with most self weight."""
@@ -73,16 +80,21 @@ class Hot:
         innermost = nearest(
             parent, take(bytes(map(is_python.__contains__, range(n_frames))), frame)
         )
+        named = take(frame, innermost)
         columns = zip(
             add_up(frame, samples, n_frames),
             add_up(frame, self_ns, n_frames),
             add_up(frame, inclusive(parent, self_ns), n_frames, is_outer),
-            add_up(take(frame, innermost), self_ns, n_frames),
+            add_up(named, self_ns, n_frames),
+            add_up(frame, self._waiting_ns, n_frames),
+            add_up(named, self._waiting_ns, n_frames),
             strict=True,
         )
-        functions = [
-            HotFunction(number, *weights)
-            for number, weights in enumerate(columns)
-            if number and weights[2]
-        ]
+        functions = []
+        for number, (n, own_ns, total_ns, python_ns, own_wait, python_wait) in enumerate(columns):
+            waits = own_wait > MOST_WAITING * own_ns
+            if number in is_python:
+                waits = python_wait > MOST_WAITING * python_ns
+            if number and total_ns:
+                functions.append(HotFunction(number, n, own_ns, total_ns, python_ns, waits))
         return sorted(functions, key=lambda f: (-f.self_ns, -f.total_ns, f.frame))

@@ -13,7 +13,7 @@ from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile, made_once
 
-MOST_WAITING = 0.5  # of a line's time; one that waits more comes after the others: they are why
+MOST_WAITING = 0.5  # of the time of a line or function; one that waits more comes last
 
 # Kinds of frames.  A frame of native code is as what calls it.
 _OTHER, _LOOP, _WAIT, _POOL, _IDLE, _NATIVE = range(6)
@@ -45,8 +45,9 @@ def states_of(profile: Profile) -> bytes:
 def waiting_nodes(profile: Profile) -> bytes:
     """Mark with 1 the nodes that wait for other threads, or for a person; none where the clock does
     not see waits: there their samples are work."""
-    sees = profile.meta.get("clock") == "wall"
-    return states_of(profile).translate(bytes(sees and state == IDLE for state in range(256)))
+    if profile.meta.get("clock") != "wall":
+        return bytes(len(profile.nodes.parent))
+    return states_of(profile).translate(bytes(state == IDLE for state in range(256)))
 
 
 def _kind(frame: Frame) -> int:
