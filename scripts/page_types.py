@@ -11,7 +11,7 @@ CLONE = Path(__file__).parents[1]
 ROOTS = "Meta", "ComparisonMeta"
 READ = (
     *("report/run_parts.py", "report/summary.py", "report/step_listing.py"),
-    *("views/findings/__init__.py", "views/gpu.py", "views/waits.py"),
+    *("views/findings/__init__.py", "views/gpu.py", "views/processes.py", "views/waits.py"),
     *("views/lines/program_lines.py", "views/lines/python_lines.py", "views/training/compiles.py"),
     *("exporters/html.py", "exporters/page/diff.py"),
 )

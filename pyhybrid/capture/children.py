@@ -175,8 +175,7 @@ def forked_name() -> str:
 
 
 def await_name(write: Callable[[str], object]) -> None:
-    """Call it with the name of multiprocessing's that this process will have, once it is known: where
-    a fork server made it."""
+    """Call it with the name of multiprocessing's that a process of a fork server will have."""
     from multiprocessing import process, util
 
     class Named:

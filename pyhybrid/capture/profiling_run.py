@@ -238,7 +238,7 @@ class Profiling:
 
         `run` is what the parent of all has found out.  Raises PyhybridError, OSError, RuntimeError.
         """
-        import _signal
+        import _signal  # type: ignore[import-not-found]
         import atexit
         import json
 
@@ -302,7 +302,7 @@ class Profiling:
 
     def finish_at_exit(self) -> None:
         """Finish when the interpreter ends: this is registered first, so it runs last."""
-        import _signal  # type: ignore[import-not-found]
+        import _signal
         import atexit
 
         global of_command_line

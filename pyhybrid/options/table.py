@@ -376,7 +376,7 @@ class ProfilerOptions(Declared):
         default=(),
         metavar="NAME[:ARG]",
         modes=CALLS,
-        brief="tell of calls as they happen, to: print, usdt, lttng, tracy, perfstubs",
+        brief="report calls live, to print, usdt, lttng, tracy, ...",
         help="tell of calls while they happen, too: print[:FILE], a line for each; "
         "print:tree[:FILE], with times; print:announce[:FILE], for functions that -t or --keep "
         "name; usdt, probes for bpftrace and perf; lttng; tracy[:LIBRARY], zones; "
@@ -488,7 +488,6 @@ class Options(ProfilerOptions):
         kind=Choice("kind of children", CHILDREN),
         default="all",
         metavar="KIND",
-        brief="profile child processes: all (default), those of fork alone, or none",
         help="profile the program's child processes with it, in one profile: all (default), those "
         "of fork alone, or none",
     )
@@ -497,6 +496,7 @@ class Options(ProfilerOptions):
         group=RECORDING,
         kind=Flag(),
         default=False,
+        brief="leave child processes out of the profile",
         help="--children none",
     )
     max_children_disk: int = option(

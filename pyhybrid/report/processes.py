@@ -28,6 +28,13 @@ class LeftOut(Record):
     n: int
 
 
+class NotMerged(Record):
+    """Name a process whose spool could not be read, or not be added up with the others."""
+
+    pid: int
+    why: str
+
+
 class Processes(Record):
     """Hold the keys of `pyhybrid report processes --json`."""
 
@@ -35,7 +42,7 @@ class Processes(Record):
     processes: list[ProcessFigures]
     still_running: list[int]  # pids: what they recorded is in PREFIX.pyhybrid.parts
     left_out: list[LeftOut]
-    not_merged: list[tuple[int, str]]  # pids, and why
+    not_merged: list[NotMerged]
 
 
 def processes_report(profile: Profile, by: str) -> Processes:
@@ -46,7 +53,7 @@ def processes_report(profile: Profile, by: str) -> Processes:
         processes=every,
         still_running=list(meta.get("still_running") or ()),
         left_out=[LeftOut(*row) for row in meta.get("left_out") or ()],
-        not_merged=[(pid, why) for pid, why in meta.get("not_merged") or ()],
+        not_merged=[NotMerged(*row) for row in meta.get("not_merged") or ()],
     )
 
 
@@ -92,8 +99,8 @@ def _missing(report: Processes) -> Listing:
     if report.still_running:
         pids = _few([str(pid) for pid in report.still_running])
         yield f"still ran when the profile was made, and are not in it: {pids}"
-    for pid, why in report.not_merged[:N_NAMED]:
-        yield f"not in the profile: {pid}: {why}"
+    for missing in report.not_merged[:N_NAMED]:
+        yield f"not in the profile: {missing.pid}: {missing.why}"
     for each in report.left_out[:N_NAMED]:
         yield middle(f"not profiled: {each.n} {each.why}: {each.command}", LONGEST)
 

@@ -21,6 +21,7 @@ from pyhybrid.cli.report_views import VIEWS
 from pyhybrid.errors import UsageError
 from pyhybrid.report.answers import Answers, More
 from pyhybrid.report.line_listing import LineReport
+from pyhybrid.report.processes import LeftOut, NotMerged, Processes
 from pyhybrid.report.quality import ModuleNames, QualityReport
 from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
 from pyhybrid.report.step_listing import PhaseFigures, StepSummary
@@ -33,6 +34,7 @@ from pyhybrid.views.lines.native_lines import NativeFunctionLines, NativeLine
 from pyhybrid.views.lines.program_lines import ProgramLine
 from pyhybrid.views.lines.program_tree import TreeRow
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures
+from pyhybrid.views.processes import ProcessFigures, ProcessGroup, Unprofiled
 from pyhybrid.views.training.compiles import Compile, Compiles
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 from pyhybrid.views.training.operators import (
@@ -45,7 +47,7 @@ from pyhybrid.views.training.operators import (
 from pyhybrid.views.training.slow_steps import SlowStep
 from pyhybrid.views.waits import FunctionWait, Waits
 
-SMALL = ("summary", "tree", "lines", "calls", "quality", "findings")
+SMALL = ("summary", "tree", "lines", "calls", "processes", "quality", "findings")
 
 
 def printed(*words: str) -> str:
@@ -130,6 +132,12 @@ RECORDS = {
     "compile": Compile,
     "quality": QualityReport,
     "library": ModuleNames,
+    "processes": Processes,
+    "process group": ProcessGroup,
+    "process": ProcessFigures,
+    "unprofiled": Unprofiled,
+    "left out": LeftOut,
+    "not merged": NotMerged,
     "findings": Found,
 }
 PLAIN = {str: "text", int: "int", float: "number", bool: "bool", Any: "any", object: "any"}

@@ -201,7 +201,7 @@ def test_what_it_says(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None
         "only 12 samples: shares are true to 14 points",
         "lost 2 ring full, 1 too slow of 15 signals",
         "13.3% of the stacks are not whole",
-        "2 forked, 1 spawned: not profiled",
+        "3 child processes not profiled",
         "Linear.forward (torch/nn/modules/linear.py:130)",
         "wrote    out.pyhybrid, perf.data",
     ):

@@ -48,6 +48,8 @@ export interface Summary {
   waited: Waits | null;
   /** counting is subtracted from exact times (--compensate) */
   compensated: boolean;
+  /** most CPU time first; empty: it is one process */
+  processes: ProcessGroup[];
   /** what stands out, at most five */
   findings: Finding[];
   /** of chosen functions and regions, most time first */
@@ -148,13 +150,19 @@ export interface Run {
   end_cpu_ns: number | null;
   n_threads: number;
   n_busy_threads: number;
-  /** child processes, which are not profiled */
+  /** that are in the profile */
+  n_processes: number;
+  /** child processes, in it or not */
   n_forked: number | null;
   n_spawned: number | null;
   /** of those that have ended; null: not known, or none */
   children_cpu_ns: number | null;
   /** names of multiprocessing's, as far as they are known */
   children: string[];
+  /** child processes that ran when the profile was made */
+  still_running: number[];
+  /** child processes that are not in it; null: none */
+  unprofiled: Unprofiled | null;
 }
 
 /** Describe what gave the samples' signals. */
@@ -239,6 +247,25 @@ export interface Waits {
   idle_ns: number;
   functions: FunctionWait[];
   unknown_threads: number;
+}
+
+/** Describe processes that are alike: their sums, `names` of the first and of the last one. */
+export interface ProcessGroup {
+  /** a role, a name without its number, `rank 3` */
+  what: string;
+  /** "": not known, or they are no group by what they are for */
+  role: string;
+  n: number;
+  pids: number[];
+  names: string[];
+  /** of all, one after another */
+  wall_ns: number;
+  cpu_ns: number;
+  /** of the CPU time of all processes */
+  share: number;
+  samples: number;
+  calls: number;
+  killed: number;
 }
 
 /** A finding is a sentence, the command that shows more, and the numbers behind it. */
@@ -336,6 +363,17 @@ export interface ComparedStep {
   median_differs: boolean | null;
   mean: ShownChange;
   mean_differs: boolean | null;
+}
+
+/** Count child processes of which the profile has nothing. */
+export interface Unprofiled {
+  n: number;
+  /** of those that have ended, about; 0: next to nothing */
+  cpu_ns: number;
+  /** how many of what is left out on purpose, or for want of room */
+  kinds: Record<string, number>;
+  /** they are all of these kinds */
+  known: boolean;
 }
 
 /** Hold what threads waited in a function (`by_function`), at least. */
