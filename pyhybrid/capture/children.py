@@ -63,12 +63,19 @@ class Parts:
         with open(os.path.join(self.path, RUN), "wb") as file:
             file.write(f"{sys.version!r}\n".encode() + text)
 
+    def end(self) -> None:
+        """Let no further process begin with it."""
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.path, RUN))
+
     def remove(self) -> None:
         """Remove it: there is no run."""
         _remove(self.path)
 
     def claim(self) -> PartClaim:
-        """Return a new spool for this process.  Raises OSError, PyhybridError where it has none."""
+        """Return a new spool for this process.  Raises OSError, PyhybridError where it has none: the
+        run has ended, or the disk is full of them."""
+        os.stat(os.path.join(self.path, RUN))
         if self._most_bytes and self._taken_bytes() > self._most_bytes:
             self.leave_out("disk")
             raise PyhybridError("the children's spools take all that they may")

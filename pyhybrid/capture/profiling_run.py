@@ -224,7 +224,7 @@ class Profiling:
         """Forget the parent's run; where its children are profiled, go on with this process."""
         self.native.forget()
         self.claim.close()
-        if self.parts and not self.native.forks_to_exec():
+        if self.parts and self.native.child_records():
             paused = self.paused
             with contextlib.suppress(Exception):
                 self.settings, self.outputs.capture = self.settings.for_children(), None
@@ -483,6 +483,8 @@ class Profiling:
             self.claim.close()
             return
         made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
+        if self.parts:
+            self.parts.end()
         try:
             if self.finisher.spawn_apart(self._arguments(), self.claim.descriptor):
                 made = f"{self.prefix}{PROFILE} is made meanwhile"

@@ -28,12 +28,15 @@ class Parts:
         self._locks: list[int] = []
         self.failed: list[tuple[str, str]] = []  # paths, and why they are not in the profile
         until = time.monotonic() + PATIENCE_S
-        waited_for = self._there()
-        while waited_for := [path for path in waited_for if not self._takes(path)]:
-            if time.monotonic() > until:
+        run = os.getppid()  # the program, whose end this process belongs to
+        left = self._there()
+        with suppress(OSError):  # from now on no child begins
+            os.unlink(os.path.join(folder, RUN))
+        while left := [path for path in left if not self._takes(path)]:
+            if time.monotonic() > until or not _end_with(run, left):
                 break
             time.sleep(LOOK_S)
-        self.running = waited_for
+        self.running = left
         self.paths.sort(key=_began)
 
     def _there(self) -> list[str]:
@@ -82,11 +85,24 @@ class Parts:
             with suppress(OSError):
                 os.unlink(path)
         if not self.running:
-            for name in (RUN, LEFT_OUT, "taken"):
+            for name in (LEFT_OUT, "taken"):
                 with suppress(OSError):
                     os.unlink(os.path.join(self.folder, name))
             with suppress(OSError):
                 os.rmdir(self.folder)
+
+
+def _end_with(run: int, paths: list[str]) -> bool:
+    """May some of these end with the program?  One whose parent is none of them is a daemon."""
+    family = {run, *map(_pid, paths)}
+    return any(_parent(_pid(path)) in family for path in paths)
+
+
+def _parent(pid: int) -> int:
+    """Return its parent's number; 0: it is gone."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+    return 0
 
 
 def _pid(path: str) -> int:

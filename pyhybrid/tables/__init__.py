@@ -92,7 +92,8 @@ class Process(Row, ordered_by="id"):
     n_spawned: int | None
 
     def with_(self, others: Sequence[Process]) -> Process:
-        """Return this one, from the first begin to the last end; of sums those that are known."""
+        """Return this one, from the first begin to the last end that is known, if this one has
+        ended; of sums those that are known."""
         all_of_them = (self, *others)
         begins = [each.start_ns for each in all_of_them if each.start_ns is not None]
         ends = [each.end_ns for each in all_of_them if each.end_ns is not None]
@@ -103,7 +104,7 @@ class Process(Row, ordered_by="id"):
 
         return self._replace(
             start_ns=min(begins, default=None),
-            end_ns=max(ends) if len(ends) == len(all_of_them) else None,
+            end_ns=max(ends) if self.end_ns is not None else None,
             cpu_ns=total("cpu_ns"),
             n_forked=total("n_forked"),
             n_spawned=total("n_spawned"),

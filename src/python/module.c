@@ -359,14 +359,16 @@ static PyObject *await_program(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(forks_to_exec_doc, "forks_to_exec() -> bool\n\n"
-                                "Does the calling thread's fork() belong to the start of a program?");
+PyDoc_STRVAR(child_records_doc, "child_records() -> bool\n\n"
+                                "May this forked child have a session of its own?  Not if the fork belongs "
+                                "to the start of\na program, or if the disk of its parent's spool does not "
+                                "answer.");
 
-static PyObject *forks_to_exec(PyObject *self, PyObject *unused)
+static PyObject *child_records(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    return PyBool_FromLong(spawns_forks());
+    return PyBool_FromLong(!spawns_forks() && !sampler_parent_waits());
 }
 
 PyDoc_STRVAR(forget_doc, "forget() -> None\n\nIn a forked child: switch the parent's events off.");
@@ -610,7 +612,7 @@ static PyMethodDef methods[] = {
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
     {"await_program", await_program, METH_NOARGS, await_program_doc},
-    {"forks_to_exec", forks_to_exec, METH_NOARGS, forks_to_exec_doc},
+    {"child_records", child_records, METH_NOARGS, child_records_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
     {"flush", flush, METH_NOARGS, flush_doc},
     {"read_clock", read_clock, METH_O, read_clock_doc},

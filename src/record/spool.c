@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "map.h"
 #include "own_fd.h"
 
@@ -18,6 +20,8 @@ struct posted {
     size_t bytes, used;
 };
 
+#define HANGS_NS 20000000 /* a write that takes longer: the disk does not answer */
+
 struct spool {
     pthread_mutex_t post_lock; /* of `posted`; never held during a write */
     struct posted posted;
@@ -28,6 +32,7 @@ struct spool {
     char path[4096]; /* where the file is; empty: not known */
     int error;       /* the first one; nothing is written after it */
     uint64_t end;    /* of the file */
+    _Atomic uint64_t writes_since_ns; /* 0: nothing is being written */
     uint64_t round;  /* the one that is being written, from 1 */
     bool is_begun;   /* something of it is written */
     size_t used;
@@ -55,7 +60,9 @@ static int write_at(struct spool *s, const void *data, size_t length, uint64_t a
     if (!s->error && !is_there(s))
         s->error = -EBADF;
     while (!s->error && length) {
+        atomic_store_explicit(&s->writes_since_ns, clock_now_ns(), memory_order_relaxed);
         ssize_t n = pwrite(s->file.fd, p, length, (off_t)at);
+        atomic_store_explicit(&s->writes_since_ns, 0, memory_order_relaxed);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -344,6 +351,12 @@ void spool_close(struct spool *s)
     map_memory_free(s->posted.data, s->posted.bytes);
     map_memory_free(s->taken.data, s->taken.bytes);
     map_memory_free(s, sizeof *s);
+}
+
+bool spool_waits(const struct spool *s)
+{
+    uint64_t since = atomic_load_explicit(&s->writes_since_ns, memory_order_relaxed);
+    return since && clock_now_ns() - since > HANGS_NS;
 }
 
 void spool_abandon(struct spool *s)

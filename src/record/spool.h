@@ -413,6 +413,10 @@ bool spool_read(struct spool *s, uint64_t at, void *to, size_t length);
 
 void spool_close(struct spool *s); /* without a flush */
 
+/* Has a write not returned for a while: does the disk not answer?  It waits for nobody, and may be called in a forked
+ * child. */
+bool spool_waits(const struct spool *s);
+
 /* Closes the descriptor and nothing else: in a forked child the file is the parent's. */
 void spool_abandon(struct spool *s);
 

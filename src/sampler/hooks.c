@@ -98,6 +98,13 @@ void sampler_after_fork_parent(bool counts)
         atomic_fetch_add(&s->n_forked, 1);
 }
 
+static bool parent_waits; /* for its disk, as this process was forked */
+
+bool sampler_parent_waits(void)
+{
+    return parent_waits;
+}
+
 /* The child is not profiled: it has the parent's descriptors, handler and memory, but neither its
  * clocks nor its collector. */
 void sampler_after_fork_child(void)
@@ -119,6 +126,7 @@ void sampler_after_fork_child(void)
     trap_guards_abandon(&s->guards);
     task_list_close(&s->tasks);
     own_fd_close(&s->status);
+    parent_waits = spool_waits(s->spool);
     spool_abandon(s->spool);
 }
 

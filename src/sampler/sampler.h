@@ -139,6 +139,8 @@ void sampler_forget_code(uint64_t code);
 void sampler_before_fork(void);
 void sampler_after_fork_parent(bool counts);
 void sampler_after_fork_child(void);
+/* Returns whether the parent of this forked child waited for a disk that did not answer, as it forked. */
+bool sampler_parent_waits(void);
 void sampler_before_exec(void);
 void sampler_spawned(void);
 

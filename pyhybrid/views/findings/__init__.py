@@ -15,6 +15,7 @@ from pyhybrid.tables.schema import Record
 from pyhybrid.views.findings.finding_measures import MEASURES, idle
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
 from pyhybrid.views.findings.measured_profile import Measured
+from pyhybrid.views.findings.process_measures import awaited
 from pyhybrid.views.findings.slow_layer import layer, uncompiled
 from pyhybrid.views.findings.step_measures import STEP_MEASURES
 
@@ -25,6 +26,7 @@ _MEASURES = {
     **MEASURES,
     **STEP_MEASURES,
     **GPU_MEASURES,
+    "awaited": awaited,
     "idle_threads": idle,
     "layer": layer,
     "uncompiled": uncompiled,

@@ -12,6 +12,7 @@ from pyhybrid.base.quantiles import quantile
 from pyhybrid.frameworks import torch
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.findings.phase_places import RUNS, phase_place
+from pyhybrid.views.findings.process_measures import loader_workers
 from pyhybrid.views.training.compiles import function_of, why_again
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
@@ -41,7 +42,14 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     if not (patterns := rule.get("functions")):
         place = phase_place(measured, name)
         idle = f"; for {1 - place.ran:.0%} of it the thread did not run" if place.ran < RUNS else ""
-        return {**evidence, "function": place.function, "at": place.at, "idle": idle}
+        workers = loader_workers(measured, share) if name == "data" else ""
+        return {
+            **evidence,
+            "function": place.function,
+            "at": place.at,
+            "idle": idle,
+            "workers": workers,
+        }
     exact = measured.profile.exact
     total_ns = add_up(take(measured.frame, exact.node), exact.total_ns, measured.n_frames)
     frames = measured.profile.frames.values()
