@@ -15,6 +15,7 @@ import fcntl
 import marshal
 import os
 import sys
+from binascii import a2b_base64, b2a_base64
 from posix import getpid, getppid
 from time import monotonic_ns, process_time_ns, time
 
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-FOLDER = ".pyhybrid.parts"  # what follows the prefix
-VARIABLE = "PYHYBRID_RUN"  # the path of a run's folder, for started children
-PART = ".part"
-RUN, LEFT_OUT = "run", "left-out"  # files in the folder, beside the spools
+FOLDER, PART = ".parts", ".part"  # the run's spool and this are PREFIX.pyhybrid and what follows
+VARIABLE = "PYHYBRID_RUN"  # what started children are to do: Parts.run
+LEFT_OUT, TAKEN = "left-out", "taken"  # files in the folder, beside the spools
 RENEWED_S = 1.0  # how long what the folder takes is believed
 
 # Of one process among others: what launchers give it (torchrun, MPI, Slurm, accelerate), by keys of
@@ -42,40 +42,38 @@ RANK_VARIABLES = {
 
 
 class Parts:
-    """Hold the folder of the spools of a run's children: made by the run, found by each child."""
+    """Hold the folder of the spools of a run's children, beside the run's `spool`: the first of
+    them makes it."""
 
-    def __init__(self, path: str, most_bytes: int) -> None:
-        self.path, self._most_bytes = path, most_bytes
-        self._taken: tuple[float, int] | None = None
+    def __init__(self, spool: str, most_bytes: int) -> None:
+        self._spool, self._most_bytes = spool, most_bytes
+        self.path = spool.removesuffix(PART) + FOLDER
 
-    def make(self, run: dict[str, Any]) -> None:
-        """Make it, with what started children are to do.  Raises OSError.
-
-        What a killed run has left there is set aside, as its spool is: FOLDER.old.
-        """
+    def set_aside(self) -> None:
+        """Set aside what children of a killed run have left there: it is FOLDER.old.  Raises
+        OSError."""
         with contextlib.suppress(FileNotFoundError):
-            if os.listdir(self.path):
-                _remove(f"{self.path}.old")
-                os.rename(self.path, f"{self.path}.old")
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.path, 0o777)
-        text = marshal.dumps({**run, "most_bytes": self._most_bytes})
-        with open(os.path.join(self.path, RUN), "wb") as file:
-            file.write(f"{sys.version!r}\n".encode() + text)
+            os.stat(self.path)
+            old = f"{self.path}.old"
+            with contextlib.suppress(FileNotFoundError):
+                for name in os.listdir(old):
+                    os.unlink(os.path.join(old, name))
+                os.rmdir(old)
+            os.rename(self.path, old)
 
-    def end(self) -> None:
-        """Let no further process begin with it."""
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self.path, RUN))
-
-    def remove(self) -> None:
-        """Remove it: there is no run."""
-        _remove(self.path)
+    def run(self, facts: dict[str, Any]) -> str:
+        """Return the value of the variable: this, and what the run has found out."""
+        text = marshal.dumps((self._spool, self._most_bytes, getpid(), facts))
+        return f"{_version()}:{b2a_base64(text, newline=False).decode()}"
 
     def claim(self) -> PartClaim:
-        """Return a new spool for this process.  Raises OSError, PyhybridError where it has none: the
-        run has ended, or the disk is full of them."""
-        os.stat(os.path.join(self.path, RUN))
+        """Return a new spool for this process.
+
+        Raises OSError, PyhybridError where it has none: the run has ended, or there is no room.
+        """
+        os.stat(self._spool)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.path, 0o777)
         if self._most_bytes and self._taken_bytes() > self._most_bytes:
             self.leave_out("disk")
             raise PyhybridError("the children's spools take all that they may")
@@ -86,13 +84,16 @@ class Parts:
         line = f"{why}\t{' '.join(argv())}".replace("\n", " ")[:500]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with contextlib.suppress(OSError):
+            os.stat(self._spool)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.path, 0o777)
             file = os.open(os.path.join(self.path, LEFT_OUT), flags, 0o666)
             os.write(file, f"{line}\n".encode("utf-8", "replace"))
             os.close(file)
 
     def _taken_bytes(self) -> int:
         """Return what they take, as of a second ago at most: a file of that is all processes'."""
-        path, now = os.path.join(self.path, "taken"), time()
+        path, now = os.path.join(self.path, TAKEN), time()
         with contextlib.suppress(OSError):
             status = os.stat(path)
             if 0 <= now - status.st_mtime < RENEWED_S:
@@ -140,12 +141,19 @@ class PartClaim:
         self.close()
 
 
-def _remove(folder: str) -> None:
-    """Remove a folder of ours, in which there are no folders."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
+def _version() -> str:
+    """Return what tells interpreters apart whose code is not alike."""
+    return f"{sys.hexversion:x}-{sys.implementation.cache_tag}"
+
+
+def named_run(text: str) -> tuple[Parts, int, dict[str, Any]] | None:
+    """Return the folder, the run's pid and its facts, of the variable's value; None: it is that of
+    another interpreter.  Raises whatever a wrong one leads to."""
+    version, _, encoded = text.partition(":")
+    if version != _version():
+        return None
+    spool, most_bytes, pid, facts = marshal.loads(a2b_base64(encoded))
+    return Parts(spool, most_bytes), pid, facts
 
 
 def argv() -> list[str]:

@@ -141,8 +141,6 @@ class Profiling:
     def _give_up(self) -> None:
         self.native.dismiss_watcher()
         self.claim.give_up()
-        if self.parts:
-            self.parts.remove()
         remove_folders(self._made_folders)
 
     def _start_native(self, **known: Any) -> dict[str, Any]:
@@ -203,22 +201,21 @@ class Profiling:
         settings, started = self.settings, self._started
         if settings.children == "none" or isinstance(self.claim, NoClaim):
             return
-        parts = children.Parts(self.prefix + children.FOLDER, settings.max_children_disk)
+        parts = children.Parts(self.spool, settings.max_children_disk)
         known = {
             "known_period_ns": started["period_ns"],
             "known_cost_ns": started["cost_ns"],
             "call_cost": started["call_cost"],
         }
+        facts = {"options": settings.of_children(), "known": known, "hardware": self._hardware}
         try:
-            parts.make(
-                {"options": settings.of_children(), "known": known, "hardware": self._hardware}
-            )
+            parts.set_aside()
         except OSError as error:
-            say(f"children are not profiled: {error.strerror}")
+            say(f"children are not profiled: {parts.path}: {error.strerror}")
             return
         self.parts = parts
         if settings.children != "fork":
-            os.environ[children.VARIABLE] = parts.path
+            os.environ[children.VARIABLE] = parts.run(facts)
 
     def in_forked_child(self) -> None:
         """Forget the parent's run; where its children are profiled, go on with this process."""
@@ -482,9 +479,8 @@ class Profiling:
         if self.how:
             self.claim.close()
             return
+        os.environ.pop(children.VARIABLE, None)  # the new program is no child of the run
         made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
-        if self.parts:
-            self.parts.end()
         try:
             if self.finisher.spawn_apart(self._arguments(), self.claim.descriptor):
                 made = f"{self.prefix}{PROFILE} is made meanwhile"

@@ -53,15 +53,12 @@ def begin() -> None:
 def _begin() -> None:
     from pyhybrid.capture import children
 
-    folder = os.environ.get(children.VARIABLE, "")
-    with open(os.path.join(folder, children.RUN), "rb") as file:
-        version = file.readline()
-        if version != f"{sys.version!r}\n".encode():
-            return
-        import marshal
-
-        run = marshal.load(file)
-    parts = children.Parts(folder, run["most_bytes"])
+    named = children.named_run(os.environ.get(children.VARIABLE, ""))
+    if not named:
+        return
+    parts, pid, run = named
+    if pid == os.getpid():  # an exec of the run's own process: its profile has ended
+        return
     words = " ".join(sys.orig_argv)
     what = next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
     if _is_our_own(sys.orig_argv[1:]):

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from pyhybrid.capture.children import LEFT_OUT, PART, RUN
+from pyhybrid.capture.children import LEFT_OUT, PART, TAKEN
 
 PATIENCE_S = 2.0  # for children that end with their parent, as those of a pool
 LOOK_S = 0.02
@@ -30,8 +30,6 @@ class Parts:
         until = time.monotonic() + PATIENCE_S
         run = os.getppid()  # the program, whose end this process belongs to
         left = self._there()
-        with suppress(OSError):  # from now on no child begins
-            os.unlink(os.path.join(folder, RUN))
         while left := [path for path in left if not self._takes(path)]:
             if time.monotonic() > until or not _end_with(run, left):
                 break
@@ -85,7 +83,7 @@ class Parts:
             with suppress(OSError):
                 os.unlink(path)
         if not self.running:
-            for name in (LEFT_OUT, "taken"):
+            for name in (LEFT_OUT, TAKEN):
                 with suppress(OSError):
                     os.unlink(os.path.join(self.folder, name))
             with suppress(OSError):

@@ -11,6 +11,8 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.processes import (
     KILLED,
+    RANK,
+    RANKS_OF,
     ProcessFigures,
     ProcessGroup,
     grouped,
@@ -62,11 +64,13 @@ def group_label(group: ProcessGroup) -> str:
     if group.n == 1:
         name, pid = group.names[0], group.pids[0]
         role = f" ({group.role})" if group.role else ""
-        return group.what if str(pid) in group.what else f"{name}{role}, pid {pid}"
-    words = f"{group.n} {group.what}{'s' if group.role else ''}"
-    if not group.role:
-        words = f"{group.n} times {group.what}"
-    names = [name for name in group.names if name != group.what]
+        if str(pid) in group.what:
+            return group.what
+        rank = f"{group.what}: " if group.what.startswith(RANK) else ""
+        return f"{rank}{name}{role}, pid {pid}"
+    is_word = group.role or group.what.startswith(RANKS_OF)
+    words = f"{group.n} {'' if is_word else 'times '}{group.what}{'s' if group.role else ''}"
+    names = [name for name in group.names if name not in group.what]
     return words + (f" ({' … '.join(names)})" if names else "")
 
 

@@ -22,6 +22,7 @@ NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
 LEAST_UNPROFILED = (
     0.1  # of the children's CPU time: what they took as they began and ended is not known
 )
+RANK, RANKS_OF = "rank ", "ranks of "
 ENDED, KILLED = "ended", "killed"
 
 
@@ -125,7 +126,7 @@ def grouped(processes: Sequence[ProcessFigures], by: str = "name") -> list[Proce
 
 
 def _what(process: ProcessFigures, by: str) -> str:
-    rank = "" if process.rank is None else f"rank {process.rank}"
+    rank = "" if process.rank is None else f"{RANK}{process.rank}"
     if by == "process":
         return f"{process.name} (pid {process.pid})"
     if by == "rank":
@@ -133,7 +134,7 @@ def _what(process: ProcessFigures, by: str) -> str:
     if process.role:
         return process.role
     if rank:
-        return f"ranks of {process.name}"
+        return f"{RANKS_OF}{process.name}"
     return NUMBERS.sub("", process.name) or process.name
 
 

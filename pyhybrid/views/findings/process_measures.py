@@ -1,6 +1,6 @@
 """What findings measure of the processes of a run: which waits for which, and what that one did.
 
-A process waits in the functions of process_waits.toml, by exact times.
+A process waits where its main thread is in the functions of process_waits.toml, by exact times.
 """
 
 import math
@@ -133,9 +133,10 @@ def _waits(measured: Measured) -> dict[tuple[int, str], dict[int, int]]:
     outermost = {node for node in wanted if is_outermost(node)}
     found = defaultdict(lambda: defaultdict(int))
     for row in profile.exact:
-        if row.node in outermost:
+        thread = profile.threads[row.thread]
+        if row.node in outermost and thread.tid == profile.processes[thread.process].pid:
             frame = nodes.frame[row.node]
-            found[profile.threads[row.thread].process, roles[frame]][frame] += row.total_ns
+            found[thread.process, roles[frame]][frame] += row.total_ns
     return found
 
 
