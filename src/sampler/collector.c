@@ -15,8 +15,11 @@
  * also in sampler_pause, sampler_resume and sampler_stop, collector_write in sampler_flush.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -324,6 +327,23 @@ static void wait_until(struct session *s, uint64_t time_ns)
     }
 }
 
+/* Has the thread ended which was the process's only one when it was forked, and all others, too? */
+static bool is_last(const struct session *s)
+{
+    char path[64], text[256];
+    struct stat tasks;
+    if (s->tasks.absent || stat("/proc/self/task", &tasks) || tasks.st_nlink - 2 > 2)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *name_end = strrchr(text, ')');
+    return name_end && !strncmp(name_end, ") Z", 3);
+}
+
 static void *collect(void *arg)
 {
     struct session *s = arg;
@@ -350,6 +370,8 @@ static void *collect(void *arg)
             next = now + step;
         wait_until(s, next);
         tick(s, clock_now_ns(), &done);
+        if (session_ends_with_threads && is_last(s))
+            break; /* and the process ends with this thread */
     }
     pthread_mutex_unlock(&session_lock);
     thread_scan(s);

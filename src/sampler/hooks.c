@@ -85,9 +85,14 @@ void sampler_forget_code(uint64_t code)
         codes_forget(s->codes, code);
 }
 
+bool session_ends_with_threads;
+static bool forks_in_thread;
+
 void sampler_before_fork(void)
 {
     handler_forks(true);
+    forks_in_thread =
+        arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0) != arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
 void sampler_after_fork_parent(bool counts)
@@ -110,6 +115,7 @@ bool sampler_parent_waits(void)
 void sampler_after_fork_child(void)
 {
     handler_forks(false);
+    session_ends_with_threads |= forks_in_thread;
     struct session *s = session_forget_in_child();
     if (!s)
         return;

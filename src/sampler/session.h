@@ -206,6 +206,10 @@ void session_pause_idle(struct session *s);
 
 extern void (*session_look)(void); /* sampler_set_look */
 
+/* hooks.c: this process was forked by a thread that is not its parent's first, or by such a child.  Where that thread
+ * returns, the process lives for as long as any other does, so the collector is not to be the last. */
+extern bool session_ends_with_threads;
+
 /* sampler.c: does what the last start has found out hold in this forked child? */
 void sampler_found_in_parent(bool holds);
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pstats
-import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -186,8 +185,8 @@ def test_reports_are_of_all(folder: Path) -> None:
     for function, (_, calls, *_) in whole.items():
         parts = [each[function][1] for each in (a, b) if function in each]
         assert calls == sum(parts), function
-    said = printed(folder, "report", "all.pyhybrid")
-    assert re.search(r"^ +100\.0% +\d\.\d{3} s  2 times ", said, re.M), said
+    printed(folder, "report", "all.pyhybrid")
+    assert "2 times program.py" in printed(folder, "report", "processes", "all.pyhybrid")
     for view, shown in (("tree", "work"), ("lines", "leaf"), ("calls", "Model.forward")):
         assert shown in printed(folder, "report", view, "all.pyhybrid")
 
