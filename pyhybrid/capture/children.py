@@ -10,7 +10,6 @@ Imports are few and light, and nothing here raises or prints in a child: it is t
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import marshal
 import os
@@ -19,6 +18,7 @@ from binascii import a2b_base64, b2a_base64
 from posix import getpid, getppid
 from time import monotonic_ns, process_time_ns, time
 
+from pyhybrid.base.light import suppress
 from pyhybrid.capture.output_lock import Descriptor
 from pyhybrid.errors import PyhybridError
 
@@ -52,10 +52,10 @@ class Parts:
     def set_aside(self) -> None:
         """Set aside what children of a killed run have left there: it is FOLDER.old.  Raises
         OSError."""
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             os.stat(self.path)
             old = f"{self.path}.old"
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 for name in os.listdir(old):
                     os.unlink(os.path.join(old, name))
                 os.rmdir(old)
@@ -72,7 +72,7 @@ class Parts:
         Raises OSError, PyhybridError where it has none: the run has ended, or there is no room.
         """
         os.stat(self._spool)
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             os.mkdir(self.path, 0o777)
         if self._most_bytes and self._taken_bytes() > self._most_bytes:
             self.leave_out("disk")
@@ -83,9 +83,9 @@ class Parts:
         """Note that this process is not profiled."""
         line = f"{why}\t{' '.join(argv())}".replace("\n", " ")[:500]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.stat(self._spool)
-            with contextlib.suppress(FileExistsError):
+            with suppress(FileExistsError):
                 os.mkdir(self.path, 0o777)
             file = os.open(os.path.join(self.path, LEFT_OUT), flags, 0o666)
             os.write(file, f"{line}\n".encode("utf-8", "replace"))
@@ -94,11 +94,11 @@ class Parts:
     def _taken_bytes(self) -> int:
         """Return what they take, as of a second ago at most: a file of that is all processes'."""
         path, now = os.path.join(self.path, TAKEN), time()
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             status = os.stat(path)
             if 0 <= now - status.st_mtime < RENEWED_S:
                 return status.st_size  # (it is sparse)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             with os.scandir(self.path) as entries:
                 taken = sum(e.stat().st_size for e in entries if e.name.endswith(PART))
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -136,7 +136,7 @@ class PartClaim:
 
     def give_up(self) -> None:
         """Leave nothing."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.unlink(self.spool)
         self.close()
 
@@ -179,7 +179,7 @@ def identity(how: str) -> dict[str, Any]:
 
 def forked_name() -> str:
     """Return the name of multiprocessing's that this child, which begins, will have; "": none."""
-    with contextlib.suppress(Exception):  # of whatever the program has put there
+    with suppress(Exception):  # of whatever the program has put there
         frame: Any = sys._getframe()
         while frame is not None:
             code = frame.f_code
@@ -207,7 +207,7 @@ _kept: list[object] = []
 def current_name() -> str:
     """Return the name that multiprocessing has for this process; "": it has none."""
     module = sys.modules.get("multiprocessing.process")
-    with contextlib.suppress(Exception):
+    with suppress(Exception):
         process = module.current_process() if module else None
         if process is not None and process._parent_pid is not None:
             return str(process.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -10,6 +9,7 @@ import stat
 from itertools import count
 from posix import close, fstat  # at the end `os` may have others
 
+from pyhybrid.base.light import suppress
 from pyhybrid.errors import OutputError, PyhybridError
 
 TYPE_CHECKING = False  # as in pyhybrid
@@ -66,7 +66,7 @@ def _made(folder: str) -> list[str]:
         missing.append(os.path.dirname(missing[-1]))
     try:
         for each in reversed(missing[:-1]):
-            with contextlib.suppress(FileExistsError):  # another run has just made it
+            with suppress(FileExistsError):  # another run has just made it
                 os.mkdir(each)
                 made.append(each)
     except OSError as error:
@@ -79,7 +79,7 @@ def _made(folder: str) -> list[str]:
 
 def remove_folders(made: list[str]) -> None:
     """Remove those of `check_folder`, unless something is in them by now."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         for each in reversed(made):
             os.rmdir(each)
 
@@ -107,7 +107,7 @@ class Descriptor:
 
     def close(self) -> None:
         if self.number >= 0:
-            with contextlib.suppress(OSError):  # a filter of the program's refuses it (seccomp)
+            with suppress(OSError):  # a filter of the program's refuses it (seccomp)
                 close(self._number)
         self._number = -1
 
@@ -126,7 +126,7 @@ class _Aside:
     def __init__(self, path: str) -> None:
         self._path, self._old = path, path + ".old"
         self._older: Descriptor | None = None
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._older = Descriptor(os.open(self._old, flags))
         os.replace(path, self._old)
@@ -239,7 +239,7 @@ class Claim:
             else:
                 os.unlink(self.spool)
         except FileNotFoundError:  # what was set aside is gone, or the spool
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 os.unlink(self.spool)
         self.close()
 

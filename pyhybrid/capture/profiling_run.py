@@ -5,7 +5,6 @@ Imports are few and light: the program waits for them.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
@@ -13,6 +12,7 @@ import sys
 from posix import getpid, strerror  # at the end `os` may have others
 
 from pyhybrid.base.clock_pair import clock_pair
+from pyhybrid.base.light import suppress, to_json
 from pyhybrid.capture import children, machine
 from pyhybrid.capture.finisher import Finisher, as_bytes, find_interpreter, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
@@ -85,7 +85,6 @@ class Profiling:
 
         Nothing is left if it fails, or if a signal handler of the program's raises meanwhile.
         """
-        self._import_early()
         try:
             from pyhybrid import _native
         except ImportError as error:
@@ -177,7 +176,7 @@ class Profiling:
     def _watch_frameworks(self) -> None:
         from pyhybrid.frameworks import hooks
 
-        with contextlib.suppress(Exception):  # it is profiled without their terms
+        with suppress(Exception):  # it is profiled without their terms
             asked = self.settings.of_torch
             gpu = Part.numbers(asked[GPU]) if GPU in asked else None
             modules, steps = "modules" in asked, "steps" in asked
@@ -187,14 +186,8 @@ class Profiling:
     def _pause_frameworks(self) -> None:
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
         if hooks:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 hooks.pause()
-
-    def _import_early(self) -> None:
-        """Import what is needed after the clocks start, to keep it out of the samples."""
-        import json
-
-        self._to_json = json.dumps  # at the end imports may be forbidden
 
     def _profile_children(self) -> None:
         """Let the program's children be profiled from now on, too, as the options want."""
@@ -223,7 +216,7 @@ class Profiling:
         self.claim.close()
         if self.parts and self.native.child_records():
             paused = self.paused
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 self.settings, self.outputs.capture = self.settings.for_children(), None
                 self._record_as_child(self.parts, "fork", {"inherits": True})
                 if not paused:
@@ -237,12 +230,11 @@ class Profiling:
         """
         import _signal  # type: ignore[import-not-found]
         import atexit
-        import json
 
         from pyhybrid import _native
 
         global of_command_line
-        self.native, self._to_json = _native, json.dumps
+        self.native = _native
         self.finisher = Finisher(_native, self.python, self.umask)
         self.outputs = LiveOutputs(self.settings, self.python)
         self._hardware = run["hardware"]
@@ -263,7 +255,7 @@ class Profiling:
 
     def _write_name(self, name: str) -> None:
         if getpid() == self.pid:
-            self.native.write_meta(self._to_json({"name": name}).encode())
+            self.native.write_meta(to_json({"name": name}).encode())
 
     def _record_as_child(self, parts: children.Parts, how: str, known: dict[str, Any]) -> None:
         """Start, paused, with a spool in the folder; what is `known` is not measured."""
@@ -295,7 +287,7 @@ class Profiling:
             **children.identity(self.how or "root"),
             **describe(self.settings, started, clock_pair(self.native)),
         }
-        self.native.write_meta(self._to_json(meta).encode())
+        self.native.write_meta(to_json(meta).encode())
 
     def finish_at_exit(self) -> None:
         """Finish when the interpreter ends: this is registered first, so it runs last."""
@@ -376,7 +368,7 @@ class Profiling:
         self._pause_frameworks()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        last_meta = lambda known: self._to_json(self._last_meta(known)).encode()  # noqa: E731
+        last_meta = lambda known: to_json(self._last_meta(known)).encode()  # noqa: E731
         # (What C calls its methods a forked child's parent knows, which has the same ones.)
         result = self.native.stop(last_meta, self.how != "fork")
         release(self.streams)
@@ -462,7 +454,7 @@ class Profiling:
         meta |= {"name": name} if self.how and (name := children.current_name()) else {}
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
-        with contextlib.suppress(Exception):  # it is profiled without their terms
+        with suppress(Exception):  # it is profiled without their terms
             meta |= hooks.metadata(self.native) if hooks else {}
         return meta
 
