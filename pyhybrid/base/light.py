@@ -6,7 +6,7 @@ A child process pays that each time it starts, and is in a hurry.
 from __future__ import annotations
 
 # Now: when a run ends, imports may be forbidden.
-from _json import encode_basestring_ascii, make_encoder  # type: ignore[import-not-found]
+from _json import encode_basestring_ascii, make_encoder
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
