@@ -64,6 +64,9 @@ class Export:
             help="folded, html: with plumbing; folded: each nameless function by its address",
         )
         parser.add_argument(
+            "--by-process", action="store_true", help="folded: with a frame for each process"
+        )
+        parser.add_argument(
             "--bundle",
             metavar="DIR",
             help="perf: a new folder with perf.data and all names, for another machine",
@@ -111,6 +114,8 @@ class Export:
             raise UsageError("lttng goes to LTTng's session: -o is for the other formats")
         if args.full_names and Folded.name not in args.format:
             raise UsageError("--full-names is for folded")
+        if args.by_process and Folded.name not in args.format:
+            raise UsageError("--by-process is for folded")
         if args.all_frames and not {Folded.name, Html.name} & set(args.format):
             raise UsageError("--all-frames is for folded and html")
         if (args.no_inlines or args.debuginfod) and AS_RECORDED.issuperset(args.format):
@@ -140,6 +145,7 @@ class Export:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):
                     exporter.full_names = args.full_names
+                    exporter.by_process = args.by_process
                     exporter.all_frames = args.all_frames
                 if isinstance(exporter, Html):
                     exporter.with_source, exporter.notes = not args.no_source, notes

@@ -22,6 +22,7 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import import_frames, import_line
 from pyhybrid.views.labels import labels_of
+from pyhybrid.views.processes import grouped, processes_of
 
 # What the lines of folded stacks have of threads and folded nodes, all of it or within a limit.
 #
@@ -39,10 +40,24 @@ Weights = Counter[tuple[int, int]]  # in ns, by thread and folded node or THREAD
 class FoldedPaths:
     """Make the lines of a profile without their counts."""
 
-    def __init__(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> None:
-        """Take `labels` by frame id."""
+    def __init__(
+        self,
+        profile: Profile,
+        tree: FoldedTree,
+        labels: dict[int, str],
+        by_process: bool = False,
+    ) -> None:
+        """Take `labels` by frame id; `by_process`: above threads each process is a frame."""
         self._tree = tree
         self._threads = {t: profile.thread_name(t).translate(SEPARATORS) for t in profile.threads}
+        if by_process:
+            named = {each.id: grouped([each], "process")[0].what for each in processes_of(profile)}
+            self._threads = {
+                number: ";".join(
+                    text.translate(SEPARATORS) for text in (named[thread.process], thread.name)
+                )
+                for number, thread in profile.threads.items()
+            }
         self._longest_thread = max(map(_size, self._threads.values()), default=0)
         self._names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
 
@@ -136,6 +151,7 @@ class Folded(Exporter):
     suffix = ".folded"
     full_names = False  # native names with parameters and generic arguments
     all_frames = False  # nothing is folded
+    by_process = False  # the root frame is the process, the thread comes next
     min_time_ns = 0  # paths with less inclusive weight are part of those that they go on from
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
@@ -146,7 +162,7 @@ class Folded(Exporter):
         weights, unit_ns = self._weights(profile, tree)
         if not self.all_frames:
             weights, labels = _without_imports(profile, tree, weights, labels)
-        paths = FoldedPaths(profile, tree, labels)
+        paths = FoldedPaths(profile, tree, labels, self.by_process)
         size = 0 if limit_bytes is None else paths.total_bytes(weights)
         if limit_bytes is None or size <= limit_bytes:
             totals = paths.whole(weights)

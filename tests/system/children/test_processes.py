@@ -140,6 +140,20 @@ def test_some_processes_alone(pools: Run) -> None:
     assert calls_by_process(pools.profile(), "square")[process.id] == 400
 
 
+def test_a_frame_for_each_process(pools: Run) -> None:
+    export = [sys.executable, "-P", "-m", "pyhybrid", "export", "-f", "folded", "-o", "-"]
+    roots = [set[str](), set[str]()]
+    for found, options in zip(roots, ([], ["--by-process"]), strict=True):
+        result = subprocess.run(
+            [*export, *options, str(pools.path())], capture_output=True, text=True, check=True
+        )
+        found |= {line.partition(";")[0] for line in result.stdout.splitlines()}
+    assert all(each.startswith("MainThread of ") or " of " in each for each in roots[0])
+    pids = {each.pid for each in processes_of(pools.profile()) if each.samples}
+    shown = {int(each.rpartition("pid ")[2].rstrip(")")) for each in roots[1]}
+    assert shown <= pids and len(shown) >= 8  # (some may have done nothing but begin)
+
+
 FORKS = f"""
 import os, sys
 {WORK}{BURN}
