@@ -128,6 +128,7 @@ def is_finisher() -> bool:
 _INJECTING = frozenset(
     {"LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}
     | {"INTEL_LIBITTNOTIFY64", "INTEL_JIT_PROFILER64", "COVERAGE_PROCESS_START"}
+    | {"PYHYBRID_RUN"}
 )
 _PRELOADED = "LD_PRELOAD"
 _SANITIZERS = ("libasan.", "libtsan.", "libubsan.", "libclang_rt.")
