@@ -116,6 +116,40 @@ def distinct(value: Buffer) -> tuple[Uint32, Uint32]:
 def shift(value: Buffer, by: int) -> Uint32:
     """The values (uint32) plus `by`."""
 
+def relocate(
+    address: Buffer,
+    usual: Buffer,
+    begin: Buffer,
+    end: Buffer,
+    module: Buffer,
+    path: Buffer,
+    by: Buffer,
+    /,
+) -> Int64:
+    """The addresses (int64), each plus what its module is moved by.
+
+    That is the one around the address that has the path of the `usual` one (uint32), else that
+    one; 0: none.  `begin`, `end` (int64) and `module` (uint32) are where modules lie, in order;
+    `path` (uint32, a number for each) and `by` (int64) are of the modules, from 0 on.
+    """
+
+def restack(place: Buffer, row: Buffer, /) -> Uint32:
+    """The places of samples, whose stacks are those of `row` (uint32) by their own."""
+
+def shared_rows(n_more: int, /) -> Any:
+    """A table of the rows of several trees, each a parent and a label (uint32) and `n_more` numbers
+    of 64 bits: for the two below.  One thread at a time may use it."""
+
+def share_rows(rows: Any, parent: Buffer, label: Buffer, /, *more: Buffer) -> Uint32:
+    """Add a tree to a table, and return which row of it each of the tree's is.
+
+    Rows of several trees are one where they are equal and so are their parents; rows of one tree
+    never are: those that are equal there are one with as many in others.
+    """
+
+def shared_columns(rows: Any, /) -> tuple[memoryview, ...]:
+    """The columns of a table: parent, label, and its other numbers (int64); row 0 is the root."""
+
 def rows_follow(parent: Buffer, word: Buffer, first: int) -> int:
     """1 if rows (uint32, uint64) follow `first` others of a tree: each has a word that is not 0,
     and a parent before it."""

@@ -414,3 +414,48 @@ int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *w
     }
     return 0;
 }
+
+/* The module that is there, or `usual`. */
+static uint32_t module_at(int64_t address, uint32_t usual, const struct module_spans *s)
+{
+    size_t low = 0, high = s->n; /* the first span that begins after it */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->begin[middle] <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low-- > 0 && address < s->end[low];)
+        if (s->path[s->module[low]] == s->path[usual])
+            return s->module[low];
+    return usual;
+}
+
+int columns_relocate(const int64_t *address, const uint32_t *usual, size_t n,
+                     const struct module_spans *spans, int64_t *moved)
+{
+    for (size_t i = 0; i < spans->n; i++)
+        if (spans->module[i] >= spans->n_modules)
+            return -EINVAL;
+    for (size_t i = 0; i < n; i++) {
+        if (usual[i] >= spans->n_modules)
+            return -EINVAL;
+        int64_t by = usual[i] ? spans->by[module_at(address[i], usual[i], spans)] : 0;
+        if (__builtin_add_overflow(address[i], by, &moved[i]))
+            return -EOVERFLOW;
+    }
+    return 0;
+}
+
+int columns_restack(const uint32_t *place, size_t n, const uint32_t *row, size_t n_rows,
+                    uint32_t *moved)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t stack = place[i] & SPOOL_STACK_MAX;
+        if (stack >= n_rows)
+            return -EINVAL;
+        moved[i] = (place[i] & ~SPOOL_STACK_MAX) | row[stack];
+    }
+    return 0;
+}

@@ -1,5 +1,5 @@
 /* module.c - the extension module pyhybrid._columns: turns buffers into calls of columns.c, exact_rows.c, line_table.c
- * and call_rows.c.
+ * and call_rows.c.  (database.c and shared_rows.c have functions of their own.)
  *
  * Its stub, with what each function promises, is pyhybrid/_columns.pyi.  Loaded by the finishing process
  * and by readers of profiles, never by the profiled program.  Keeps to the limited API of 3.12.
@@ -246,6 +246,27 @@ static int run_call_usage(const struct argument *in, struct result *out)
 }
 PASS(call_usage, .takes = "B*I*", .gives = "qqqqqqqqqqqq", .room = places_room)
 
+static int run_relocate(const struct argument *in, struct result *out)
+{
+    struct module_spans spans = {.begin = in[2].data,
+                                 .end = in[3].data,
+                                 .module = in[4].data,
+                                 .n = in[2].n,
+                                 .path = in[5].data,
+                                 .by = in[6].data,
+                                 .n_modules = in[5].n};
+    if (in[3].n != spans.n || in[4].n != spans.n || in[6].n != spans.n_modules)
+        return -EINVAL;
+    return columns_relocate(in[0].data, in[1].data, in[0].n, &spans, out[0].data);
+}
+PASS(relocate, .takes = "qIq*q*I*I*q*", .gives = "q")
+
+static int run_restack(const struct argument *in, struct result *out)
+{
+    return columns_restack(in[0].data, in[0].n, in[1].data, in[1].n, out[0].data);
+}
+PASS(restack, .takes = "II*", .gives = "I")
+
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {
@@ -257,7 +278,9 @@ static PyMethodDef functions[] = {
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
     FUNCTION(call_usage),    FUNCTION(rows_from),     FUNCTION(line_runs),
     FUNCTION(order),         FUNCTION(climb),         FUNCTION(fold_counts),
-    FUNCTION(rows_follow),   {NULL, NULL, 0, NULL},
+    FUNCTION(rows_follow),   FUNCTION(relocate),      FUNCTION(restack),
+    FUNCTION(shared_rows),   FUNCTION(share_rows),    FUNCTION(shared_columns),
+    {NULL, NULL, 0, NULL},
 };
 
 static int add_constants(PyObject *module)

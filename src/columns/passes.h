@@ -123,6 +123,24 @@ int columns_at_least(const uint32_t *parent, int64_t *value, size_t n);
 int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *where, size_t n,
                    int64_t *sum, size_t n_groups);
 
+/* moved[i] is address[i] plus what its module is moved by.  That is the one that lies around it, of those with the path
+ * of the module that its function is of, usual[i] (a library can be loaded twice), else that one; 0: none, nothing is
+ * moved.  Spans come by their begins, each of a module; modules have a path's number, and by how much they are moved. */
+struct module_spans {
+    const int64_t *begin, *end;
+    const uint32_t *module;
+    size_t n;
+    const uint32_t *path; /* by module */
+    const int64_t *by;
+    size_t n_modules;
+};
+int columns_relocate(const int64_t *address, const uint32_t *usual, size_t n,
+                     const struct module_spans *spans, int64_t *moved);
+
+/* moved[i] is the place of a sample (spool.h) whose stack is row[its own]. */
+int columns_restack(const uint32_t *place, size_t n, const uint32_t *row, size_t n_rows,
+                    uint32_t *moved);
+
 /* --- call_rows.c --------------------------------------------------------------------------------- */
 
 /* A tick has multiply / divide nanoseconds; `ticks` were at `ns`. */
@@ -267,6 +285,12 @@ int sqlite_columns_write(struct sqlite3 *db, const char *insert, const char *row
 PyObject *open_database(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *read_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *write_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+
+/* --- shared_rows.c ------------------------------------------------------------------------------- */
+
+PyObject *shared_rows(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *share_rows(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *shared_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 
 /* --- constants.c --------------------------------------------------------------------------------- */
 
