@@ -14,6 +14,8 @@ Uint32 = memoryview  # cast to "I"
 Int64 = memoryview  # cast to "q"
 Uint8 = memoryview  # cast to "B"
 
+NO_NUMBER: int  # in columns of int64: the row has none
+
 # What the headers of src/ declare (constants.c).  A frame's word (src/base/frame.h), the spool
 # (src/record/spool.h), kept calls (src/exact/kept_calls.h).
 NATIVE_LIMIT: int
@@ -129,7 +131,7 @@ def relocate(
     """The addresses (int64), each plus what its module is moved by.
 
     That is the one around the address that has the path of the `usual` one (uint32), else that
-    one; 0: none.  `begin`, `end` (int64) and `module` (uint32) are where modules lie, in order;
+    one; 0, and an address of NO_NUMBER: nothing is moved.  `begin`, `end` (int64) and `module` (uint32) are where modules lie, in order;
     `path` (uint32, a number for each) and `by` (int64) are of the modules, from 0 on.
     """
 
@@ -229,3 +231,6 @@ def write_columns(database: Any, insert: str, row: str, /, *columns: Buffer) -> 
     """Put each row of the columns into a table, in one transaction, by SQL that begins with
     `insert` and goes on with `row`, whose parameters are a row's values, for several rows at once;
     `row` "": `insert` is of one."""
+
+def trim_memory() -> None:
+    """Give the system back what memory is free: large blocks leave holes where others follow."""

@@ -40,7 +40,7 @@ from pyhybrid.spool.content import Spool, Ticks
 from pyhybrid.symbols.mapped import loader_of, name_nameless
 from pyhybrid.symbols.resolve import KernelTable, Loader, Symbolizer
 from pyhybrid.symbols.source_positions import Demangle
-from pyhybrid.tables import OBJECT, Backward, Line, Module
+from pyhybrid.tables import OBJECT, Backward, Line, Module, schema
 from pyhybrid.tables.database import clean
 
 # What names functions in the meta data, as its user knows it.
@@ -67,12 +67,22 @@ class Assembled(Struct):
     _kept: KeptCalls
 
     def write(self, database: sqlite3.Connection) -> None:
-        """Fill the empty `database`.  Raises sqlite3.Error where it cannot be written."""
+        """Fill the empty `database`, without a journal: the caller renames it when it is whole.
+
+        Raises sqlite3.Error where it cannot be written.
+        """
+        no_journal = "PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;"
+        database.executescript(f"{no_journal}{schema.create_all()}")
+        writer.write_made(database, self._spool, self.parts)
+        self.write_figures(database)
+
+    def write_figures(self, database: sqlite3.Connection) -> None:
+        """Fill the tables that are not made of `parts`, of a database that has nothing in them."""
         spool, ticks, nodes = self._spool, self._ticks, self._nodes
-        writer.write(database, spool, self._frames, self.parts, self._threads, self._lines)
+        writer.write_figures(database, spool, self._frames, self._threads, self._lines)
         calls.write_backward(database, self._backward)
         calls.write_calls(database, self._kept)
-        drop_short(database, spool.meta.get("slower_than", []))
+        drop_short(database, spool.meta.get("slower_than", []), self.parts["nodes"])
         calls.write_watched(database, spool, ticks, nodes)
         calls.write_clock_pairs(database, spool, ticks)
         if not spool.meta.get("events_by_window"):
@@ -212,10 +222,10 @@ def assembled_of(
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     parts: writer.Made = {
         "nodes": tree.node_table(),
-        "stacks": tree.stack_table(spool, frames),
+        "stack_columns": tree.stack_columns(forest, frames),
         "exact": exact,
         "frames": frames.table(),
-        "meta": {key: json.loads(json.dumps(value)) for key, value in spool.meta.items()},
+        "meta": json.loads(json.dumps(spool.meta)),
         "modules": dict(_modules(spool)),
         "recorded_stacks": frozenset(sampled),
     }

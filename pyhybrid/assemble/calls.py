@@ -34,6 +34,7 @@ from pyhybrid.tables import (
     ClockPair,
     EventLog,
     EventNode,
+    Nodes,
     Turn,
     WatchedCall,
 )
@@ -288,7 +289,7 @@ def write_events(
 # Single calls of functions that have a `slower_than`: shorter ones are left out of the file.
 
 
-def drop_short(database: sqlite3.Connection, slower_than: list[Any]) -> None:
+def drop_short(database: sqlite3.Connection, slower_than: list[Any], nodes: Nodes) -> None:
     """Drop calls that took less than `slower_than` has for their function: (name, nanoseconds).
 
     Calls that are not there from begin to end stay.  What began within a call that goes began
@@ -296,19 +297,19 @@ def drop_short(database: sqlite3.Connection, slower_than: list[Any]) -> None:
     """
     for name, least_ns in slower_than:
         functions = database.execute("SELECT frame, path, module, file FROM code").fetchall()
-        frames = [
-            (frame,)
+        frames = {
+            frame
             for frame, path, module, file in functions
             if is_one_of(named([name]), path.removeprefix(f"{module}."), module, file)
-        ]
+        }
+        chosen = ((node,) for node, frame in enumerate(nodes.frame) if node and frame in frames)
         database.execute("BEGIN")
-        database.execute("CREATE TEMP TABLE chosen(frame INTEGER PRIMARY KEY)")
-        database.executemany("INSERT INTO chosen VALUES (?)", frames)
+        database.execute("CREATE TEMP TABLE chosen(node INTEGER PRIMARY KEY)")
+        database.executemany("INSERT INTO chosen VALUES (?)", chosen)
         database.execute("CREATE TEMP TABLE short(id INTEGER PRIMARY KEY, parent INTEGER)")
         database.execute(
-            "INSERT INTO short SELECT call.id, call.parent FROM call"
-            " JOIN node ON node.id = call.node"
-            " WHERE frame IN (SELECT frame FROM chosen) AND end_ns - begin_ns < ?"
+            "INSERT INTO short SELECT id, parent FROM call"
+            " WHERE node IN (SELECT node FROM chosen) AND end_ns - begin_ns < ?"
             " AND state != 'partial'",
             (least_ns,),
         )

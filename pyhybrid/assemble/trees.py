@@ -34,7 +34,7 @@ from pyhybrid._columns import (
 )
 from pyhybrid.spool.content import Spool
 from pyhybrid.symbols.plumbing import is_plumbing
-from pyhybrid.tables import Nodes, Stacks
+from pyhybrid.tables import NO_NUMBER, Nodes, StackColumns
 
 if TYPE_CHECKING:
     from pyhybrid.assemble.frames import Frames
@@ -129,11 +129,15 @@ class Tree:
         parents, frames = self.node_parents.tobytes(), self.node_frames.tobytes()
         return Nodes(array("I", parents), array("I", frames))
 
-    def stack_table(self, spool: Spool, frames: "Frames") -> Stacks:
+    def stack_columns(self, forest: Forest, frames: "Frames") -> StackColumns:
         """Return the table `stack`."""
-        known = (frames.address, frames.offset, frames.line)
-        where = ([0, *map(each.get, islice(spool.words, 1, None))] for each in known)
-        return Stacks(self.parents.tolist(), self.nodes.tolist(), *where)
+        word, columns = forest.word[forest.stacks], []
+        for known in (frames.address, frames.offset, frames.line):
+            of_word = array("q", (_number(known.get(word)) for word in forest.words))
+            columns.append(array("q", take(of_word, word).tobytes()))
+            columns[-1][0] = 0  # the root
+        nodes = array("I", self.nodes.tobytes())
+        return StackColumns(self.parents, nodes, *columns)
 
     def _callers(self, spool: Spool, frames: "Frames") -> "array[int]":
         """Return for each native row the row of the Python function (or region) that called it, if
@@ -176,6 +180,10 @@ class Tree:
             if row in rows:
                 hop[row] = parents[row]
         return rows - needed
+
+
+def _number(known: int | None) -> int:
+    return NO_NUMBER if known is None else known
 
 
 def _below(rows: slice, parents: "array[int]") -> "array[int]":

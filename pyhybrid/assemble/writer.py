@@ -5,7 +5,6 @@ nanoseconds here: the spool counts sampling periods.
 """
 
 import sqlite3
-from array import array
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -31,12 +30,11 @@ from pyhybrid.tables import (
     Stack,
     Timeline,
     gil_name,
-    schema,
     stack_of,
     waits,
 )
 from pyhybrid.tables import Thread as ThreadRow
-from pyhybrid.tables.database import PROCESS, clean, insert, insert_columns
+from pyhybrid.tables.database import PROCESS, clean, insert, insert_columns, numbered
 from pyhybrid.tables.exact_table import recursive_nodes
 
 type Made = dict[str, Any]  # what is made of a spool: a Profile's attributes, by name
@@ -136,14 +134,6 @@ def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:
         insert(database, Segment, ((module.id, *each) for each in module.segments))
 
 
-def _write_tree(database: sqlite3.Connection, made: Made) -> None:
-    n_stored = len(Frame.table.stored)
-    insert(database, Frame, (row[:n_stored] for row in made["frames"].values()))
-    rows = zip(count(), *made["stacks"], strict=False)
-    next(rows)
-    insert(database, Stack, rows)
-
-
 def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
     facts_of = {(f.qualname, f.file, f.first_line): f for f in spool.code_facts}
     for frame in frames.rows:
@@ -156,35 +146,39 @@ def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
         yield (frame.id, *row)
 
 
-def write(
+def write_figures(
     database: sqlite3.Connection,
     spool: Spool,
     frames: Frames,
-    made: Made,
     threads: dict[int, ThreadSamples],
     lines: list[Line],
 ) -> None:
-    """Fill the empty `database`: one transaction, no journal (the caller renames it when whole)."""
-    empty_file = f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.create_all()}"
-    database.executescript(empty_file)
+    """Fill the tables of the process and its threads, and what is known of functions besides."""
     database.execute("BEGIN")
-    insert(database, Meta, sorted(spool.meta.items()))
     insert(database, Process, [_process_row(spool)])
-    _write_modules(database, spool)
-    _write_tree(database, made)
     _write_threads(database, spool, threads)
     insert(database, Line, lines)
     insert(database, Code, _code_rows(spool, frames))
     names = ((frame, name) for frame, some in frames.c_names.items() for name in sorted(some))
     insert(database, CFunction, ((frame, clean(name)) for frame, name in names))
     database.execute("COMMIT")
-    nodes, exact = made["nodes"], made["exact"]
-    ids = array("I", range(1, len(nodes.parent)))
+
+
+def write_made(database: sqlite3.Connection, spool: Spool, made: Made) -> None:
+    """Fill the tables of what is `made`, which several processes may share."""
+    database.execute("BEGIN")
+    insert(database, Meta, sorted(spool.meta.items()))
+    _write_modules(database, spool)
+    n_stored = len(Frame.table.stored)
+    insert(database, Frame, (row[:n_stored] for row in made["frames"].values()))
+    database.execute("COMMIT")
+    nodes, stacks, exact = made["nodes"], made["stack_columns"], made["exact"]
     recursive = recursive_nodes(nodes, made["frames"], exact.node)
     insert_columns(
         database,
         (
-            (*Node.table.insert(PROCESS), (ids, nodes.parent[1:], nodes.frame[1:])),
+            (*Node.table.insert_columns, numbered(nodes)),
+            (*Stack.table.insert_columns, numbered(stacks)),
             (*Exact.table.insert(PROCESS), exact.columns),
             (*RecursiveNode.table.insert(PROCESS), (recursive,)),
         ),

@@ -25,7 +25,7 @@ def add(
     database: sqlite3.Connection, spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]
 ) -> Placed:
     """Add it to the tables, which have all else but the events; `nodes` are those of exact.py."""
-    profile = Profile(spool.path, File(spool.path, database))
+    profile = Profile(spool.path, File(spool.path, database), meta=spool.meta)
     placed = place(profile, _trace(spool, ticks, nodes), _events(spool, ticks, nodes))
     database.execute("BEGIN")
     placed.write(database)

@@ -1,7 +1,7 @@
 """The `meta` of several profiled processes, as one."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pyhybrid.errors import PyhybridError
@@ -59,11 +59,52 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a process recorded, or all of a merged file, with lists that it lacks; JSON."""
-    for key, value in sorted({**dict.fromkeys(LISTS, ()), **meta}.items()):
-        if key not in OF_ALL:
-            yield key, json.dumps(value)
+class Facts:
+    """Collect what processes recorded of themselves, and what of that all share."""
+
+    def __init__(self) -> None:
+        self.metas: list[dict[str, Any]] = []  # of each file
+        self._of: list[tuple[int, dict[str, str]]] = []  # of a process, JSON by key
+        self._texts: dict[Hashable, str] = {}  # each once, by what it is of or by itself
+
+    def add(
+        self, meta: dict[str, Any], processes: Iterable[int], known: Iterable[tuple[int, str, str]]
+    ) -> None:
+        """Add those of a file; `known` are the rows of its `process_meta`, the others are as its
+        `meta` has them."""
+        self.metas.append(meta)
+        of_all = {**dict.fromkeys(LISTS, ()), **meta}  # also the lists that it lacks
+        shared = {key: self._text(value) for key, value in of_all.items() if key not in OF_ALL}
+        own: dict[int, dict[str, str]] = {}
+        for process, key, value in known:
+            own.setdefault(process, {})[key] = self._once(value)
+        self._of += ((process, shared | own.get(process, {})) for process in processes)
+
+    def merged(self) -> dict[str, Any]:
+        """Return those of all: see merged_meta()."""
+        return merged_meta(self.metas)
+
+    def rows(self, merged: dict[str, Any]) -> Iterator[tuple[int, str, str]]:
+        """Yield the rows of `process_meta`: what differs from what is `merged` of all, and what a
+        process is."""
+        texts: dict[str, str | None] = dict.fromkeys(IDENTITY)
+        texts |= {key: json.dumps(value) for key, value in merged.items()}
+        for process, facts in self._of:
+            for key in sorted(facts.keys() & texts.keys()):
+                if facts[key] != texts[key]:
+                    yield process, key, facts[key]
+
+    def _text(self, value: Any) -> str:
+        key = (type(value), value) if isinstance(value, str | int | None) else None
+        text = self._texts.get(key) if key else None
+        if text is None:
+            text = self._once(json.dumps(value))
+            if key:
+                self._texts[key] = text
+        return text
+
+    def _once(self, text: str) -> str:
+        return self._texts.setdefault((None, text), text)
 
 
 def _merged(key: str, values: list[Any]) -> Any:

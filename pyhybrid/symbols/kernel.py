@@ -36,14 +36,16 @@ class KernelSymbols:
         """Read it; it is empty where it cannot be read, or hides its addresses."""
         try:
             with open(path, "rb") as file:
-                self._table = file.read()
+                table = file.read()
         except OSError:
-            self._table = b""
-        lines = self._table.splitlines()
+            table = b""
+        lines = table.splitlines()
         lines.sort()  # addresses have their leading zeros; of one address the global name is first
         if lines and lines[-1].startswith(b"0" * _DIGITS):
-            self._table, lines = b"", []
+            table, lines = b"", []
         self._lines = lines
+        first, last = (_address(table, b"T " + name) for name in (b"_text", b"_etext"))
+        self._text = (first, last) if first and last else None
 
     def __bool__(self) -> bool:
         """Is anything known?"""
@@ -67,16 +69,16 @@ class KernelSymbols:
 
     def text(self) -> tuple[int, int] | None:
         """Return where the kernel's own code begins and ends."""
-        first, last = (self._address(b"T " + name) for name in (b"_text", b"_etext"))
-        return (first, last) if first and last else None
-
-    def _address(self, type_and_name: bytes) -> int | None:
-        at = self._table.find(b" " + type_and_name + b"\n") - _DIGITS
-        return int(self._table[at : at + _DIGITS], 16) if at >= 0 else None
+        return self._text
 
     def _same(self, at: int, digits: bytes) -> bool:
         line = self._lines[at]
         return line.startswith(digits) and line[_TYPE] in _TEXT
+
+
+def _address(table: bytes, type_and_name: bytes) -> int | None:
+    at = table.find(b" " + type_and_name + b"\n") - _DIGITS
+    return int(table[at : at + _DIGITS], 16) if at >= 0 else None
 
 
 def kernel_build_id(path: str = NOTES) -> str | None:

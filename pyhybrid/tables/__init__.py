@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pyhybrid._columns import GIL_SHIFT, STACK_MASK, WAITS
 from pyhybrid.base.pseudo_frames import TIMES
 from pyhybrid.tables.schema import TABLES as TABLES
+from pyhybrid.tables.schema import NO_NUMBER as NO_NUMBER
 from pyhybrid.tables.schema import (
     CallId,
     FrameId,
@@ -33,6 +34,7 @@ from pyhybrid.tables.schema import (
     Record,
     Row,
     StackId,
+    StackOrZero,
     ThreadId,
     ThreadOrZero,
     Time,
@@ -246,7 +248,7 @@ class Stack(Row, ordered_by="id", describes=True):
     """
 
     id: Id
-    parent: int
+    parent: StackOrZero
     node: NodeId
     address: int | None
     offset: int | None
@@ -574,6 +576,22 @@ class Stacks(Record):
     address: list[int | None]
     offset: list[int | None]
     line: list[int | None]
+
+
+class StackColumns(Record):
+    """Hold the same in columns: uint32, and int64 where NO_NUMBER stands for None."""
+
+    parent: array[int]
+    node: array[int]
+    address: array[int]
+    offset: array[int]
+    line: array[int]
+
+    def lists(self) -> Stacks:
+        """Return the same as lists."""
+        where = (self.address, self.offset, self.line)
+        known = ([None if each == NO_NUMBER else each for each in column] for column in where)
+        return Stacks(self.parent.tolist(), self.node.tolist(), *known)
 
 
 class Event(Record):

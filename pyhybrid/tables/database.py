@@ -10,6 +10,7 @@ import json
 import os
 import sqlite3
 import threading
+from array import array
 from collections.abc import Buffer, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import batched, chain
@@ -352,3 +353,9 @@ def insert_columns(
             write_columns(of_file, insert_into, row, *columns)
         else:
             database.executemany(insert_into + row, zip(*columns, strict=True))
+
+
+def numbered(tree: Sequence[Buffer]) -> list[Buffer]:
+    """Return the columns of a tree's rows, without the root's, after those of their numbers."""
+    views = [memoryview(column)[1:] for column in tree]
+    return [array("I", range(1, len(views[0]) + 1)), *views]

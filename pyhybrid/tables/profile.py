@@ -42,6 +42,7 @@ from pyhybrid.tables import (
     Sampled,
     Segment,
     Stack,
+    StackColumns,
     Stacks,
     Thread,
     Turn,
@@ -219,6 +220,14 @@ class Profile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def columns(self, row: type[Row]) -> tuple[memoryview, ...]:
+        """Return the rows of a table of numbers (Table.kinds), as the file has them, in columns."""
+        return self._file.columns(row.table.select_columns, row.table.kinds)
+
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of an SQL query of the file."""
+        return self._file.rows(sql)
+
     def query(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
         """Return all rows of an SQL query: of the file, whatever was chosen of it."""
         return list(self._file.rows(sql, *arguments))
@@ -292,18 +301,20 @@ class Profile:
         return nodes
 
     @_part
+    def stack_columns(self) -> StackColumns:
+        """Return the call paths of the file, address by address, whatever was chosen of it."""
+        sql = f"{Stack.table.select_columns} ORDER BY id"
+        _, *columns = self._file.columns(sql, Stack.table.kinds)
+        stacks = StackColumns(*(array(values.format, [0]) for values in columns))
+        for column, values in zip(stacks, columns, strict=True):
+            column.frombytes(values.cast("B"))
+        self._check_tree(Stack, stacks.parent)
+        return stacks
+
+    @_part
     def stacks(self) -> Stacks:
         """Return the call paths, address by address."""
-        lists: list[list[Any]] = []
-        for values in zip(*self._file.rows(self._file.select(Stack)), strict=True):
-            lists.append([0, *values])
-        _, *columns = lists or [[0] for _ in Stack._fields]
-        types = set().union(*(map(type, column) for column in columns))
-        parents = columns[0]
-        if not types <= {int, type(None)} or None in parents or min(parents) < 0:
-            self._file.damaged("the table stack is no tree")
-        self._check_tree(Stack, parents)
-        return Stacks(*columns)
+        return self.stack_columns.lists()
 
     @_part
     def places(self) -> Mapping[int, list[Place]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
+from pyhybrid._columns import NO_NUMBER as NO_NUMBER  # in columns: null
 from pyhybrid.base.files import text_beside
 
 try:  # what collections.namedtuple uses: twice as fast as a property
@@ -36,6 +37,7 @@ type FrameId = int
 type NodeId = int
 type NodeOrZero = int
 type StackId = int
+type StackOrZero = int
 type CallId = int
 type WorkId = int
 type Time = int  # when: nanoseconds of CLOCK_MONOTONIC
@@ -53,6 +55,7 @@ _REFERS = {
     "NodeOrZero": "node",
     "NodeIds": "node",
     "StackId": "stack",
+    "StackOrZero": "stack",
     "Places": "stack",
     "CallId": "call",
     "WorkId": "gpu",
@@ -132,6 +135,34 @@ class Table(NamedTuple):
         row, and these, as parameters, `process` in between where a table has it and rows do not."""
         of_rows = set(self.stored)
         values = ("?" if each.name in of_rows else str(process) for each in self.columns)
+        return f"INSERT INTO {self.name} VALUES ", f"({','.join(values)})"
+
+    @property
+    def is_numbers(self) -> bool:
+        """Has it whole numbers alone, so that its rows can be columns?"""
+        return all(column.kind not in _SQL for column in self.columns)
+
+    @property
+    def kinds(self) -> str:
+        """Return those of its columns where it `is_numbers`: I (uint32), or q (int64)."""
+        return "".join(
+            "I" if column.refers and not column.may_be_null else "q" for column in self.columns
+        )
+
+    @property
+    def select_columns(self) -> str:
+        """Return the query for its rows as `kinds`, with NO_NUMBER for null."""
+        names = (
+            f"ifnull({column.name}, {NO_NUMBER})" if column.may_be_null else column.name
+            for column in self.columns
+        )
+        return f"SELECT {', '.join(names)} FROM {self.name}"
+
+    @property
+    def insert_columns(self) -> tuple[str, str]:
+        """Return the `INSERT` of such columns, as `insert` does."""
+        nullable = (column.may_be_null for column in self.columns)
+        values = (f"nullif(?,{NO_NUMBER})" if each else "?" for each in nullable)
         return f"INSERT INTO {self.name} VALUES ", f"({','.join(values)})"
 
     def of_kind(self, *kinds: str) -> list[int]:

@@ -215,6 +215,14 @@ static int order_by(const uint32_t *key, unsigned shift, const uint32_t *from, u
 
 int columns_order(const uint32_t *high, const uint32_t *low, size_t n, uint32_t *row)
 {
+    size_t in_order = 0; /* rows */
+    for (; in_order < n; in_order++) {
+        size_t at = row[in_order] = (uint32_t)in_order;
+        if (at && (high[at] < high[at - 1] || (high[at] == high[at - 1] && low[at] < low[at - 1])))
+            break;
+    }
+    if (in_order == n)
+        return 0;
     size_t *count = malloc(DIGITS * sizeof *count);
     uint32_t *other = malloc((n ? n : 1) * sizeof *other), *from = row, *to = other;
     if (!count || !other) {
@@ -441,7 +449,8 @@ int columns_relocate(const int64_t *address, const uint32_t *usual, size_t n,
     for (size_t i = 0; i < n; i++) {
         if (usual[i] >= spans->n_modules)
             return -EINVAL;
-        int64_t by = usual[i] ? spans->by[module_at(address[i], usual[i], spans)] : 0;
+        int is_moved = usual[i] && address[i] != NO_NUMBER;
+        int64_t by = is_moved ? spans->by[module_at(address[i], usual[i], spans)] : 0;
         if (__builtin_add_overflow(address[i], by, &moved[i]))
             return -EOVERFLOW;
     }

@@ -1,10 +1,12 @@
-/* database.c - functions of _columns that pass columns from and to SQLite (sqlite_columns.c).
+/* database.c - functions of _columns that pass columns from and to SQLite (sqlite_columns.c), and give memory back
+ * that was for one of many files.
  *
  * Context: with the GIL.  They raise OSError with SQLite's message, or as stated in arguments.c.
  */
 #include "passes.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,4 +131,14 @@ PyObject *write_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args
     for (size_t i = 0; i < n; i++)
         argument_release(&in[i]);
     return failed ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *trim_memory(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)self;
+    (void)args;
+    if (n_args)
+        return PyErr_Format(PyExc_TypeError, "trim_memory() got %zd arguments", n_args);
+    Py_BEGIN_ALLOW_THREADS malloc_trim(0);
+    Py_END_ALLOW_THREADS return Py_NewRef(Py_None);
 }

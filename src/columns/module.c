@@ -280,12 +280,13 @@ static PyMethodDef functions[] = {
     FUNCTION(order),         FUNCTION(climb),         FUNCTION(fold_counts),
     FUNCTION(rows_follow),   FUNCTION(relocate),      FUNCTION(restack),
     FUNCTION(shared_rows),   FUNCTION(share_rows),    FUNCTION(shared_columns),
-    {NULL, NULL, 0, NULL},
+    FUNCTION(trim_memory),   {NULL, NULL, 0, NULL},
 };
 
 static int add_constants(PyObject *module)
 {
-    return PyModule_AddIntConstant(module, "ROWS_AT_ONCE", SQLITE_ROWS_AT_ONCE)
+    return PyModule_AddIntConstant(module, "ROWS_AT_ONCE", SQLITE_ROWS_AT_ONCE) ||
+                   PyModule_AddIntConstant(module, "NO_NUMBER", NO_NUMBER)
                ? -1
                : constants_add(module);
 }

@@ -50,6 +50,8 @@ PyObject *column_new(size_t n, char kind,
                      void *data); /* bytes of n values; *data is their memory */
 PyObject *column_view(PyObject *bytes, size_t n, char kind); /* its first n; takes the reference */
 
+#define NO_NUMBER INT64_MIN /* in a column of int64: the row has none */
+
 /* --- columns.c ----------------------------------------------------------------------------------- */
 
 /* group[i] numbers the distinct pairs (a[i], b[i]) from 0 on in order of their first rows, which are first[group].
@@ -124,8 +126,8 @@ int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *w
                    int64_t *sum, size_t n_groups);
 
 /* moved[i] is address[i] plus what its module is moved by.  That is the one that lies around it, of those with the path
- * of the module that its function is of, usual[i] (a library can be loaded twice), else that one; 0: none, nothing is
- * moved.  Spans come by their begins, each of a module; modules have a path's number, and by how much they are moved. */
+ * of the module that its function is of, usual[i] (a library can be loaded twice), else that one; 0, and an
+ * address of NO_NUMBER: nothing is moved.  Spans come by their begins, each of a module; modules have a path's number, and by how much they are moved. */
 struct module_spans {
     const int64_t *begin, *end;
     const uint32_t *module;
@@ -285,6 +287,7 @@ int sqlite_columns_write(struct sqlite3 *db, const char *insert, const char *row
 PyObject *open_database(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *read_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 PyObject *write_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
+PyObject *trim_memory(PyObject *self, PyObject *const *args, Py_ssize_t n_args);
 
 /* --- shared_rows.c ------------------------------------------------------------------------------- */
 
