@@ -119,10 +119,11 @@ def _merged(key: str, values: list[Any]) -> Any:
     if key in ANY:
         return any(values)
     if key in LISTS:
-        merged: list[Any] = []
-        for value in values:
-            merged += [each for each in value if each not in merged]
-        return merged
+        found: dict[Hashable, Any] = {}  # a node, a text, or what has no hash
+        for each in (each for value in values for each in value):
+            key = each if isinstance(each, int | str) else (json.dumps(each),)
+            found.setdefault(key, each)
+        return list(found.values())
     if key in TEXTS:
         return {name: text for value in reversed(values) for name, text in value.items()}
     if key == "sources":

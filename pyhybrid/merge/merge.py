@@ -6,6 +6,7 @@ One file after the other is read; of those before, what they share is kept, and 
 recorded of itself.
 """
 
+import json
 import os
 import sqlite3
 from array import array
@@ -311,7 +312,8 @@ def _check_new(profile: Profile, known: _Known) -> None:
     `known` are the files, by the processes' boot, id and begin, which are those of this file from
     here on, too.
     """
-    boots = {each.process: each.value for each in profile[ProcessMeta] if each.key == "boot_id"}
+    sql = "SELECT process, value FROM process_meta WHERE key = 'boot_id'"
+    boots = {process: json.loads(value) for process, value in profile.rows(sql)}
     for process in profile.processes.values():
         boot = boots.get(process.id, profile.meta.get("boot_id"))
         before = known.setdefault((boot, process.pid, process.start_ns), profile.path)

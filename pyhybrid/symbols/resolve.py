@@ -22,7 +22,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -270,6 +270,16 @@ def open_vdso() -> int:
 
     Raises OSError where there is none.  It is the profiled process's if the build-id is the same.
     """
+    image = _vdso()
+    import tempfile  # here, because little of a run's end takes longer to import
+
+    with tempfile.TemporaryFile(buffering=0) as file:  # not all builds of CPython have memfd_create
+        file.write(image)
+        return os.dup(file.fileno())
+
+
+@cache
+def _vdso() -> bytes:
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         ranges = re.findall(rf"^(\w+)-(\w+) .*{re.escape(VDSO)}$", maps.read(), re.MULTILINE)
     if not ranges:
@@ -277,12 +287,7 @@ def open_vdso() -> int:
     start, end = (int(each, 16) for each in ranges[0])
     with open("/proc/self/mem", "rb", buffering=0) as memory:
         memory.seek(start)
-        image = memory.read(end - start)
-    import tempfile  # here, because little of a run's end takes longer to import
-
-    with tempfile.TemporaryFile(buffering=0) as file:  # not all builds of CPython have memfd_create
-        file.write(image)
-        return os.dup(file.fileno())
+        return memory.read(end - start)
 
 
 def full_name(symbol: str) -> str:
