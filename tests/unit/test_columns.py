@@ -18,6 +18,8 @@ from spool_writer import call_turn
 from pyhybrid._columns import (
     CALLED_FOLDED,
     CALLED_STAYS,
+    NO_NUMBER,
+    STACK_MASK,
     add_up,
     at_least,
     call_rows,
@@ -37,8 +39,13 @@ from pyhybrid._columns import (
     pairs,
     paths,
     read_columns,
+    relocate,
+    restack,
     rows_follow,
     rows_from,
+    share_rows,
+    shared_columns,
+    shared_rows,
     shift,
     take,
     write_columns,
@@ -234,6 +241,78 @@ def test_order_is_that_of_pairs(pairs: list[tuple[int, int]]) -> None:
     high, low = (array("I", column) for column in zip(*pairs, strict=True)) if pairs else ([], [])
     rows = order(array("I", high), array("I", low)).tolist()
     assert rows == sorted(range(len(pairs)), key=pairs.__getitem__)
+
+
+@given(st.lists(trees(), max_size=4))
+def test_trees_share_rows_as_often_as_each_has_them(some: list[Tree]) -> None:
+    shared = shared_rows(2)
+    ids: dict[tuple[int, ...], list[int]] = {}  # of a row, all that are equal
+    rows = [(0, 0, 0, 0)]
+    for parent, label, marked in some:
+        wide = [-(each << 40) for each in marked]
+        taken = dict.fromkeys(ids, 0)
+        expected = [0]
+        for each in zip(parent[1:], label[1:], wide[1:], marked[1:], strict=True):
+            row = expected[each[0]], *each[1:]
+            known, n = ids.setdefault(row, []), taken.get(row, 0)
+            if n == len(known):
+                known.append(len(rows))
+                rows.append(row)
+            taken[row] = n + 1
+            expected.append(known[n])
+        columns = uint32(label), array("q", wide), array("q", marked)
+        assert share_rows(shared, uint32(parent), *columns).tolist() == expected
+    assert list(zip(*shared_columns(shared), strict=True)) == rows
+
+
+def test_more_shared_rows_than_the_table_begins_with() -> None:
+    n = 100_000
+    shared, parent, label = shared_rows(0), uint32([0, *range(n)]), uint32([0, *range(n)])
+    for _ in range(2):
+        assert share_rows(shared, parent, label).tolist() == list(range(n + 1))
+    assert shared_columns(shared)[1].tolist() == label.tolist()
+    alike = uint32([0] * (n + 1))
+    for _ in range(2):  # n that are equal, of which the first is in the table
+        assert share_rows(shared, alike, alike).tolist() == [0, 1, *range(n + 1, 2 * n)]
+
+
+def test_what_shares_no_rows() -> None:
+    shared, tree = shared_rows(1), uint32([0, 0])
+    for columns in ((tree, tree, array("q", [0])), (uint32([0, 1]), tree, array("q", [0, 0]))):
+        with pytest.raises(ValueError, match="no tree"):
+            share_rows(shared, *columns)
+    with pytest.raises(TypeError):
+        share_rows(shared, tree, tree)
+    with pytest.raises(ValueError, match="'I'"):
+        share_rows(shared, tree, b"\0\0", array("q", [0, 0]))
+    with pytest.raises(TypeError):
+        shared_rows(5)
+    with pytest.raises(ValueError, match="Capsule"):
+        shared_columns(tree)
+
+
+def test_addresses_move_with_the_module_around_them() -> None:
+    begin, end, of = array("q", [10, 30, 30]), array("q", [20, 60, 40]), uint32([1, 2, 3])
+    path, by = uint32([0, 1, 2, 1]), array("q", [0, 1000, 2000, -3000])
+
+    def moved(*rows: tuple[int, int]) -> list[int]:
+        address, usual = (array(kind, each) for kind, each in zip("qI", zip(*rows), strict=True))
+        return relocate(address, usual, begin, end, of, path, by).tolist()
+
+    assert moved((10, 1), (19, 3), (20, 1)) == [1010, 1019, 1020]
+    assert moved((35, 1), (35, 2), (35, 3), (45, 2)) == [-2965, 2035, -2965, 2045]
+    assert moved((35, 0), (-5, 0), (NO_NUMBER, 1)) == [35, -5, NO_NUMBER]
+    with pytest.raises(ValueError, match="no tree"):
+        moved((35, 4))
+    with pytest.raises(OverflowError):
+        moved((2**63 - 1, 1))
+
+
+def test_places_have_other_stacks() -> None:
+    about = STACK_MASK + 1
+    assert restack(uint32([0, 2, 1 | about]), uint32([0, 7, 5])).tolist() == [0, 5, 7 | about]
+    with pytest.raises(ValueError, match="no tree"):
+        restack(uint32([3]), uint32([0, 7, 5]))
 
 
 def test_shift_and_mark() -> None:

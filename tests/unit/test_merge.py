@@ -3,13 +3,16 @@
 import argparse
 import shutil
 import sqlite3
+import tempfile
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from example_profile import PATHS, PID, PYTHON, TORCH, example, fake_symbols
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble import open_profile
@@ -96,6 +99,84 @@ def test_sums_are_those_of_the_parts(parts: list[str], tmp_path: Path) -> None:
         names = Counter(what(whole, frame) for frame in whole.frames.values())
         assert set(names.values()) == {1}
         assert names.keys() == {what(p, frame) for p in (a, b) for frame in p.frames.values()}
+
+
+@st.composite
+def processes(draw: st.DrawFn, number: int) -> SpoolWriter:
+    """A process with some of a few libraries, at other addresses, and some paths, twice, too."""
+    spool = SpoolWriter(PID + number)
+    spool.meta(pid=PID + number, mode="hybrid", start_ns=10**9 + number)
+    spool.clock(0, 10**9)
+    bases = draw(st.permutations([0x10000000, 0x20000000, 0x30000000]))
+    libraries = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3, unique=True))
+    for at, library in enumerate(libraries, 1):
+        spool.module(at, f"/lib/{library}.so", bases[at - 1], build_id=bytes([library]) * 20)
+    # Code objects 1 and 2 are one function: so paths of words differ that are no different paths.
+    codes = [("f", 1), ("f", 1), ("g", draw(st.integers(1, 2)))]
+    for at, (name, line) in enumerate(codes, 1):
+        spool.code(at, name, "/srv/a.py", line)
+    places = [python(code, 0) for code in range(1, len(codes) + 1)]
+    places += [native(at, 0x10 * i) for at in range(1, len(libraries) + 1) for i in range(2)]
+    paths = st.lists(st.sampled_from(places), min_size=1, max_size=4)
+    stacks = [spool.stack(*path) for path in draw(st.lists(paths, min_size=1, max_size=6))]
+    spool.stacks()
+    spool.thread(1, PID + number, "python", "MainThread")
+    spool.functions({word: word for word in places if word < python(1, 0)})
+    spool.samples(1, draw(st.lists(st.sampled_from(stacks), min_size=1, max_size=8)))
+    spool.exact_thread(1, PID + number)
+    parents = draw(st.lists(st.integers(0, 5), min_size=1, max_size=6))
+    rows = [
+        (min(parent, row), python(draw(st.integers(1, len(codes))), 0))
+        for row, parent in enumerate(parents)
+    ]
+    spool.exact_nodes(1, 1, *rows)
+    calls = draw(st.lists(st.integers(0, 9), min_size=len(rows), max_size=len(rows)))
+    for node, n in enumerate(calls, 1):
+        spool.exact_counts(1, {"node": node, "calls": n, "ticks": 10 * n})
+    spool.end()
+    return spool
+
+
+def figures(*profiles: Profile) -> Counter[tuple[object, ...]]:
+    """All figures of each process, by path: of samples by its addresses in their libraries, too."""
+    found = sums(*profiles)
+    for profile in profiles:
+        path = paths(profile)
+        places: list[tuple[object, ...]] = [()]
+        for parent, node, *where in zip(*(each[1:] for each in profile.stacks), strict=True):
+            frame = profile.frames[profile.nodes.frame[node]]
+            if frame.module:
+                where[0] -= profile.modules[frame.module].base
+            places.append((*places[parent], path[node], *where))
+        for row in profile.recorded:
+            found[profile.pid_of(row.thread), places[row.stack], row.gil] += row.samples
+        for each in profile.exact:
+            found[profile.pid_of(each.thread), path[each.node], "calls"] += each.calls
+            found[profile.pid_of(each.thread), path[each.node], "total_ns"] += each.total_ns
+    return found
+
+
+@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@given(st.tuples(*(processes(number) for number in range(3))), st.permutations(range(3)))
+def test_figures_of_paths_are_those_of_the_parts(
+    spools: tuple[SpoolWriter, ...], order: list[int]
+) -> None:
+    """Of any processes, in any order, from files and from spools."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        parts = [spool.save(folder / f"{n}.part") for n, spool in enumerate(spools)]
+        files = [finish(part, part.removesuffix(".part")) for part in parts]
+        merge([parts[n] for n in order], f"{name}/of spools")
+        merge([parts[n] if n == 1 else files[n] for n in order], f"{name}/mixed")
+        merge([files[n] for n in order], f"{name}/of files")
+        assert dump(f"{name}/of spools") == dump(f"{name}/of files") == dump(f"{name}/mixed")
+        whole = stack.enter_context(Profile.open(f"{name}/of files"))
+        alone = [stack.enter_context(Profile.open(each)) for each in files]
+        assert figures(whole) == figures(*alone)
+        recursive = {node for (node,) in whole.query("SELECT node FROM recursive_node")}
+        names = paths(whole)
+        counted = {row.node for row in whole.exact}
+        assert recursive == {each for each in counted if names[each][-1] in names[each][:-1]}
 
 
 def test_addresses_lie_in_their_modules(parts: list[str], tmp_path: Path) -> None:
