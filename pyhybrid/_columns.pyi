@@ -130,9 +130,10 @@ def relocate(
 ) -> Int64:
     """The addresses (int64), each plus what its module is moved by.
 
-    That is the one around the address that has the path of the `usual` one (uint32), else that
-    one; 0, and an address of NO_NUMBER: nothing is moved.  `begin`, `end` (int64) and `module` (uint32) are where modules lie, in order;
-    `path` (uint32, a number for each) and `by` (int64) are of the modules, from 0 on.
+    That is the one around the address that has the path of the `usual` one (uint32), else that one;
+    0, and an address of NO_NUMBER: nothing is moved.  `begin`, `end` (int64) and `module` (uint32)
+    are where modules lie, in order; `path` (uint32, a number for each) and `by` (int64) are of the
+    modules, from 0 on.
     """
 
 def restack(place: Buffer, row: Buffer, /) -> Uint32:

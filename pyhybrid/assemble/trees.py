@@ -17,7 +17,6 @@ paths.
 import os
 from array import array
 from collections.abc import Sequence
-from itertools import islice
 from operator import or_
 from typing import TYPE_CHECKING
 

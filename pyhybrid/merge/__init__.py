@@ -121,8 +121,8 @@ def _merged(key: str, values: list[Any]) -> Any:
     if key in LISTS:
         found: dict[Hashable, Any] = {}  # a node, a text, or what has no hash
         for each in (each for value in values for each in value):
-            key = each if isinstance(each, int | str) else (json.dumps(each),)
-            found.setdefault(key, each)
+            has_hash = isinstance(each, int | str)
+            found.setdefault(each if has_hash else (json.dumps(each),), each)
         return list(found.values())
     if key in TEXTS:
         return {name: text for value in reversed(values) for name, text in value.items()}

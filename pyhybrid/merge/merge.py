@@ -87,6 +87,10 @@ def merge(paths: Sequence[str], output: str, failed: list[tuple[str, str]] | Non
         raise PyhybridError(f"cannot merge: {error}") from error
 
 
+def _make_tables(database: sqlite3.Connection) -> None:
+    database.executescript(schema.create_all())
+
+
 class _Spools:
     """Open spools, one after the other: names are looked up once for all, and the figures of each
     go into the same database in memory."""
@@ -105,8 +109,7 @@ class _Spools:
 
         self._names = names = self._names or SharedNames()
         if self._figures is None:
-            tables = schema.create_all()
-            self._figures = filled(path, ":memory:", lambda empty: empty.executescript(tables))
+            self._figures = filled(path, ":memory:", _make_tables)
         recorded = read_spool(path)
         made = assembled_of(recorded, names.symbols(recorded.spool), names.kernel(recorded.spool))
         del recorded
@@ -274,7 +277,7 @@ class _Merged:
         self._write_columns(
             (
                 (*Node.table.insert_columns, numbered((parent, label))),
-                (*Stack.table.insert_columns, numbered(shared.stack_columns())),
+                (*Stack.table.insert_columns, numbered(shared_columns(shared.stacks))),
             )
         )
         counted = read_columns(open_database(self._path, False), _COUNTED, "I", 1 << 62)
@@ -299,7 +302,7 @@ def _columns_of(profile: Profile) -> dict[str, set[str]]:
 
 def _exact_columns(profile: Profile) -> list[memoryview]:
     """Return the rows of `exact`, with their process."""
-    thread, *others = map(memoryview, profile.exact.columns)
+    thread, *others = (memoryview(column) for column in profile.exact.columns)
     process_of = array("I", bytes(4 * (max(profile.threads, default=0) + 1)))
     for each in profile.threads.values():
         process_of[each.id] = each.process

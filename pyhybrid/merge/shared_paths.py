@@ -16,7 +16,6 @@ from pyhybrid._columns import (
     relocate,
     rows_from,
     share_rows,
-    shared_columns,
     shared_rows,
     take,
 )
@@ -43,10 +42,6 @@ class SharedPaths:
         self.frame_ids: dict[Hashable, int] = {}
         self._spans: list[_Span] = []
         self._room = ROOM
-
-    def stack_columns(self) -> StackColumns:
-        """Return the table `stack`."""
-        return StackColumns(*shared_columns(self.stacks))
 
     def place(self, spans: list[_Span]) -> int:
         """Return by how much a module with these addresses is moved."""

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 
 from pyhybrid._columns import GIL_SHIFT, STACK_MASK, WAITS
 from pyhybrid.base.pseudo_frames import TIMES
-from pyhybrid.tables.schema import TABLES as TABLES
 from pyhybrid.tables.schema import NO_NUMBER as NO_NUMBER
+from pyhybrid.tables.schema import TABLES as TABLES
 from pyhybrid.tables.schema import (
     CallId,
     FrameId,

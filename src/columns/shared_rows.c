@@ -157,10 +157,9 @@ PyObject *shared_rows(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
     (void)self;
     size_t n_more = n_args == 1 ? PyLong_AsSize_t(args[0]) : 0;
     if (n_args != 1 || n_more > MOST_MORE)
-        return PyErr_Occurred()
-                   ? NULL
-                   : PyErr_Format(PyExc_TypeError, "shared_rows() takes a number up to %d",
-                                  MOST_MORE);
+        return PyErr_Occurred() ? NULL
+                                : PyErr_Format(PyExc_TypeError,
+                                               "shared_rows() takes a number up to %d", MOST_MORE);
     struct shared_rows *t = calloc(1, sizeof *t);
     int r = t ? 0 : -ENOMEM;
     if (t) {
@@ -184,9 +183,9 @@ PyObject *share_rows(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
     (void)self;
     struct shared_rows *t = n_args ? PyCapsule_GetPointer(args[0], rows_name) : NULL;
     if (!t || (size_t)n_args != t->width + 2)
-        return PyErr_Occurred() ? NULL
-                                : PyErr_Format(PyExc_TypeError, "share_rows() got %zd arguments",
-                                               n_args);
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "share_rows() got %zd arguments", n_args);
     struct argument in[2 + MOST_MORE] = {0};
     const uint64_t *more[MOST_MORE] = {0};
     int failed = 0;
@@ -215,9 +214,9 @@ PyObject *shared_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_arg
     (void)self;
     struct shared_rows *t = n_args == 1 ? PyCapsule_GetPointer(args[0], rows_name) : NULL;
     if (!t)
-        return PyErr_Occurred() ? NULL
-                                : PyErr_Format(PyExc_TypeError,
-                                               "shared_columns() got %zd arguments", n_args);
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "shared_columns() got %zd arguments", n_args);
     PyObject *columns = PyTuple_New((Py_ssize_t)t->width + 1);
     for (size_t i = 0; columns && i < t->width + 1; i++) {
         char kind = i < 2 ? 'I' : 'q';

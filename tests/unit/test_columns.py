@@ -296,8 +296,8 @@ def test_addresses_move_with_the_module_around_them() -> None:
     path, by = uint32([0, 1, 2, 1]), array("q", [0, 1000, 2000, -3000])
 
     def moved(*rows: tuple[int, int]) -> list[int]:
-        address, usual = (array(kind, each) for kind, each in zip("qI", zip(*rows), strict=True))
-        return relocate(address, usual, begin, end, of, path, by).tolist()
+        address, usual = zip(*rows, strict=True)
+        return relocate(array("q", address), uint32(usual), begin, end, of, path, by).tolist()
 
     assert moved((10, 1), (19, 3), (20, 1)) == [1010, 1019, 1020]
     assert moved((35, 1), (35, 2), (35, 3), (45, 2)) == [-2965, 2035, -2965, 2045]
