@@ -61,7 +61,7 @@ from pyhybrid.tables.schema import Column, Row
 SHARED = (Module, Segment, Frame, Node, Stack, RecursiveNode, Meta, ProcessMeta)
 TIMES = ("start_ns", "stop_ns")  # of `meta`
 ROWS_READ = 1000  # at once, of values of any kind
-LARGE_BYTES = 1 << 20  # of a file: the memory that it took is given back
+LARGE_BYTES = 1 << 20
 ROWS_KEPT = 1 << 16  # of numbers, before they are written: each write opens the file
 
 type _Known = dict[tuple[Any, int, int | None], str]
@@ -85,6 +85,13 @@ def merge(paths: Sequence[str], output: str, failed: list[tuple[str, str]] | Non
             database.execute("COMMIT")
     except sqlite3.Error as error:
         raise PyhybridError(f"cannot merge: {error}") from error
+
+
+def _give_back(path: str) -> None:
+    """Return the memory to the system that the reading of a large file has left behind."""
+    with suppress(OSError):
+        if os.path.getsize(path) >= LARGE_BYTES:
+            trim_memory()
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
@@ -111,6 +118,7 @@ class _Spools:
         if self._figures is None:
             self._figures = filled(path, ":memory:", _make_tables)
         recorded = read_spool(path)
+        _give_back(path)  # what it is read into first: looking names up takes as much
         made = assembled_of(recorded, names.symbols(recorded.spool), names.kernel(recorded.spool))
         del recorded
         try:
@@ -153,9 +161,7 @@ class _Merged:
         """Write what all of these have."""
         for path in paths:
             self._add(path)
-            with suppress(OSError):
-                if os.path.getsize(path) >= LARGE_BYTES:
-                    trim_memory()
+            _give_back(path)
         self._write_kept()
         self._write_shared()
         meta = self._facts.merged()
