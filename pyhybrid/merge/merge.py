@@ -104,8 +104,11 @@ class _Spools:
 
     def __init__(self, tables: Sequence[type[Row]]) -> None:
         self._tables = tables
+        has = (f"EXISTS (SELECT 1 FROM {row.table.name})" for row in tables)
+        self._which_have_rows = f"SELECT {', '.join(has)}"
         self._names: Any = None  # SharedNames: who merges files does not import it
         self._figures: sqlite3.Connection | None = None
+        self._file: File | None = None  # that database, as profiles have it
 
     @contextmanager
     def open(self, path: str) -> Iterator[tuple[Profile, Sequence[type[Row]]]]:
@@ -115,8 +118,9 @@ class _Spools:
         from pyhybrid.symbols.shared_names import SharedNames
 
         self._names = names = self._names or SharedNames()
-        if self._figures is None:
+        if self._figures is None or self._file is None:
             self._figures = filled(path, ":memory:", _make_tables)
+            self._file = File(path, self._figures)
         recorded = read_spool(path)
         _give_back(path)  # what it is read into first: looking names up takes as much
         made = assembled_of(recorded, names.symbols(recorded.spool), names.kernel(recorded.spool))
@@ -128,7 +132,8 @@ class _Spools:
                 raise PyhybridError(f"{path}: damaged: {one_line(error)}") from error
             parts = made.parts
             del made  # the spool
-            yield Profile(path, File(path, self._figures), **parts), self._filled()
+            self._file.path = path
+            yield Profile(path, self._file, **parts), self._filled()
         finally:
             if self._figures.in_transaction:
                 self._figures.execute("ROLLBACK")
@@ -137,9 +142,7 @@ class _Spools:
 
     def _filled(self) -> list[type[Row]]:
         assert self._figures is not None
-        names = [row.table.name for row in self._tables]
-        sql = ", ".join(f"EXISTS (SELECT 1 FROM {name})" for name in names)
-        ((*has,),) = self._figures.execute(f"SELECT {sql}")
+        ((*has,),) = self._figures.execute(self._which_have_rows)
         return [row for row, rows in zip(self._tables, has, strict=True) if rows]
 
 

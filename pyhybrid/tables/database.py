@@ -13,6 +13,7 @@ import threading
 from array import array
 from collections.abc import Buffer, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import batched, chain
 from types import TracebackType
 from typing import Any, NoReturn, cast
@@ -137,6 +138,7 @@ class File:
         """Take `path`, which messages name; of a connection, no Database, no columns are read."""
         self.path = path
         self._opened = opened
+        self._selects: dict[type[Row], str] = {}
 
     @property
     def _database(self) -> Database:
@@ -178,6 +180,11 @@ class File:
 
         What stands for columns that older files lack is in it.
         """
+        if row not in self._selects:
+            self._selects[row] = self._select(row)
+        return self._selects[row]
+
+    def _select(self, row: type[Row]) -> str:
         table = row.table
         has = {name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", table.name)}
         if not has:
@@ -307,8 +314,8 @@ def insert(
     process: int = PROCESS,
 ) -> None:
     """Insert rows with a value for each field that is a column; in the transaction that is open."""
-    insert_into, row = table.table.insert(process)
-    if texts := table.table.of_kind("Json"):
+    insert_into, row, texts = _insert_of(table, process)
+    if texts:
         rows = (_as_json(each, texts) for each in rows)
     for some in batched(rows, ROWS_AT_ONCE):
         sql = insert_into + ",".join([row] * len(some))
@@ -317,6 +324,12 @@ def insert(
             database.execute(sql, values)
         except OverflowError:  # a product of figures that are each possible
             database.execute(sql, tuple(map(_fitting, values)))
+
+
+@cache
+def _insert_of(table: type[Row], process: int) -> tuple[str, str, list[int]]:
+    """Return the two parts of the `INSERT`, and where rows have JSON."""
+    return (*table.table.insert(process), table.table.of_kind("Json"))
 
 
 def _as_json(row: tuple[Any, ...], texts: list[int]) -> tuple[Any, ...]:
