@@ -20,16 +20,23 @@ from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.report.cautions import MOST_COUNTING, MOST_SAMPLING
+from pyhybrid.report.processes import group_label
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
 from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.report.table import plain
-from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.waiting import MOST_WAITING
 from pyhybrid.views.lines.program_lines import program_files
 from pyhybrid.views.lines.python_lines import function_lines
+from pyhybrid.views.processes import (
+    KILLED,
+    ProcessFigures,
+    ProcessGroup,
+    grouped,
+    processes_of,
+)
 from pyhybrid.views.training.phases import all_phases
 from pyhybrid.views.training.steps import steps_of
 
@@ -49,10 +56,17 @@ LEFT_OUT = (
 
 
 class ProcessMeta(Record):
-    """Describe a process of the profile."""
+    """Describe a process of the profile; `began` and `end` are ns after the first one's begin."""
 
+    group: int  # its place in `groups`
+    frame: int  # it stands at the root of its own paths, where they are shown apart
     pid: int
     command: str
+    parent: int | None  # its pid; null: not known
+    how: str  # it began: root, fork, start
+    began: int
+    end: int | None  # null: not known
+    killed: bool
 
 
 class ThreadMeta(Record):
@@ -112,7 +126,8 @@ class Meta(Record):
     tick_ns: int
     exact_unit_ns: int
     threads: list[ThreadMeta]
-    processes: list[ProcessMeta]
+    processes: list[ProcessMeta]  # the first one first, then by begin
+    groups: list[str]  # of `summary.processes`: what each is called
     sources: list[SourceFile]
     program_files: list[int]  # of its own Python files: the numbers of their names
     n_calls: int
@@ -141,7 +156,8 @@ class Html(Exporter):
         strings, columns = Strings(), Columns()
         plumbing = self.all_frames or len(profile.sampled) < FEW_PATHS
         tree = Tree(profile, strings, plumbing)
-        tree.add_frames(columns)
+        figures = processes_of(profile)
+        of_processes = tree.add_frames(columns, [_names(each) for each in figures])
         tree.add_nodes(columns)
         n_exact, unit_ns = tree.add_exact(columns)
         tree.add_functions(columns)
@@ -157,19 +173,19 @@ class Html(Exporter):
         own_files = [strings.number(file) for file in sorted(program_files(profile))]
         columns.add_text("source", texts)
         columns.add_text("strings", strings)
+        summary = summarize(profile, [], list(self.notes))
         meta = Meta(
             format=1,
-            summary=summarize(profile, [], list(self.notes)),
+            summary=summary,
             start_unix_ns=str(profile.meta.get("start_unix_ns") or ""),
             host=str(profile.meta.get("hostname") or ""),
             cpu=str(profile.meta.get("cpu") or ""),
             is_part=profile.view.by_time,
             tick_ns=TICK_NS,
             exact_unit_ns=unit_ns,
-            threads=_threads(profile, n_samples, n_exact),
-            processes=[
-                ProcessMeta(each.pid, _command_line(each)) for each in profile.processes.values()
-            ],
+            threads=_threads(profile, figures, n_samples, n_exact),
+            processes=_processes(figures, summary.processes, of_processes),
+            groups=list(map(group_label, summary.processes)),
             sources=known,
             program_files=own_files,
             n_calls=n_calls,
@@ -184,25 +200,55 @@ class Html(Exporter):
         shown = plain(meta)
         for name in LEFT_OUT:
             del shown["summary"][name]
-        text = document(_command_line(profile.process), shown, columns)
+        text = document(_command_line(profile.process.argv), shown, columns)
         file.write(text.encode("utf-8", "backslashreplace"))
         return []
 
 
-def _command_line(process: Process) -> str:
-    program, *arguments = process.argv or ["?"]
+def _command_line(argv: Sequence[str]) -> str:
+    program, *arguments = argv or ["?"]
     return " ".join([os.path.basename(program), *arguments])
 
 
-def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list[ThreadMeta]:
+def _names(process: ProcessFigures) -> tuple[str, str, str]:
+    """Return its whole name, the short one, and its pid."""
+    [alone] = grouped([process], "process")
+    rank = "" if process.rank is None else f"rank {process.rank}"
+    return f"{rank}: {alone.what}".removeprefix(": "), rank or process.name, f"pid {process.pid}"
+
+
+def _processes(
+    figures: Sequence[ProcessFigures], groups: Sequence[ProcessGroup], frame: int
+) -> list[ProcessMeta]:
+    """Return what the page has of each; their frames are numbered from `frame` on."""
+    place = {group.what: at for at, group in enumerate(groups)}
+    return [
+        ProcessMeta(
+            group=place[grouped([each])[0].what] if groups else 0,
+            frame=frame + at,
+            pid=each.pid,
+            command=_command_line(each.argv),
+            parent=each.parent,
+            how=each.how,
+            began=(began := max(0, each.began_ns or 0)),
+            end=None if each.wall_ns is None else began + each.wall_ns,
+            killed=each.end == KILLED,
+        )
+        for at, each in enumerate(figures)
+    ]
+
+
+def _threads(
+    profile: Profile, figures: Sequence[ProcessFigures], n_samples: list[int], n_exact: list[int]
+) -> list[ThreadMeta]:
     lost = dict.fromkeys(profile.threads, 0)
     for loss in profile.losses:
         lost[loss.thread] += loss.samples
-    processes = {number: at for at, number in enumerate(profile.processes)}
+    processes = {each.id: at for at, each in enumerate(figures)}
     return [
         ThreadMeta(
             process=processes[thread.process],
-            name=profile.thread_name(thread.id),
+            name=thread.name,
             tid=thread.tid,
             samples=samples,
             exact=exact,

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { count, escaped, plural, shortCount, time, when } from "./format";
 import type { Finding, Profile } from "./profile";
+import type { Run } from "./records";
 import type { State } from "./state";
 
 interface Fact {
@@ -18,7 +19,8 @@ export function facts(profile: Profile): Fact[] {
   const found: Fact[] = [];
   if (s.run.wall_ns !== null) {
     const cpu = s.run.cpu_ns === null ? "" : `, CPU ${time(s.run.cpu_ns)}`;
-    found.push({ name: "ran", value: `${time(s.run.wall_ns)}${cpu}`, help: `${plural(s.run.n_threads, "thread")}, ${s.run.n_busy_threads} busy` });
+    const several = s.run.n_processes > 1 ? `, ${plural(s.run.n_processes, "process", "processes")}` : "";
+    found.push({ name: "ran", value: `${time(s.run.wall_ns)}${cpu}${several}`, help: `${plural(s.run.n_threads, "thread")}, ${s.run.n_busy_threads} busy` });
   }
   if (s.run.mode !== "trace") found.push(...sampled(profile));
   if (s.calls) {
@@ -27,9 +29,22 @@ export function facts(profile: Profile): Fact[] {
     found.push({ name: "calls", value: `${shortCount(calls)} of ${count(n_traced)} functions`, help: `${count(calls)} calls of Python functions${c}: all are counted and timed` });
   }
   found.push(...costs(profile));
-  if (s.run.n_forked || s.run.n_spawned) {
-    const n = (s.run.n_forked ?? 0) + (s.run.n_spawned ?? 0);
-    found.push({ name: "not profiled", value: n === 1 ? "1 child process" : `${n} child processes`, help: `${s.run.n_forked} forked, ${s.run.n_spawned} spawned`, amber: true });
+  found.push(...children(s.run));
+  return found;
+}
+
+/** Child processes of which the profile has nothing. */
+function children({ unprofiled, still_running: running, n_processes }: Run): Fact[] {
+  const found: Fact[] = [];
+  if (unprofiled) {
+    const { n, cpu_ns, kinds, known } = unprofiled;
+    const of = n_processes > 1 ? ` of ${count(n_processes - 1 + n)}` : "";
+    const why = Object.entries(kinds).map(([kind, times]) => `${count(times)} ${kind}`);
+    const value = `${count(n)}${of} child process${n > 1 || of ? "es" : ""}${cpu_ns ? `, CPU ${time(cpu_ns)}` : ""}`;
+    found.push({ name: "not profiled", value, help: why.join(", ") || "why is not known", amber: !known });
+  }
+  if (running.length) {
+    found.push({ name: "still ran", value: plural(running.length, "child process", "child processes"), help: `when the profile was made: ${running.join(", ")}; \`pyhybrid merge\` adds what is in PREFIX.pyhybrid.parts`, amber: true });
   }
   return found;
 }

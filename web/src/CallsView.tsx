@@ -71,7 +71,7 @@ function Row({ call, profile, onCall }: { call: Call; profile: Profile; onCall: 
         <button onClick={zoom} title="show the samples of this call">
           zoom
         </button>{" "}
-        {profile.threads[call.thread]?.name} {call.state > 0 && <b>{STATES[call.state]}</b>} <small>{call.attributes}</small>
+        {profile.threadName(call.thread)} {call.state > 0 && <b>{STATES[call.state]}</b>} <small>{call.attributes}</small>
       </td>
     </tr>
   );

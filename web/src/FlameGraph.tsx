@@ -318,4 +318,5 @@ export const KIND_NAMES: Record<(typeof KINDS)[number], string> = {
   kernel: "kernel",
   region: "region",
   pseudo: "profiler's mark",
+  process: "process",
 };

@@ -35,7 +35,7 @@ export function GpuLanes(props: GpuLanesProps) {
   const busy = gpu.activities.map((each) => each.reduce((sum, one) => sum + one.end - one.begin, 0));
   const order = busy.map((_, i) => i).sort((a, b) => busy[b]! - busy[a]! || a - b);
   const shown = all ? order : order.slice(0, FIRST);
-  const [labels, width] = laneWidths(props.width);
+  const [labels, width] = laneWidths(props.width, profile);
   const height = shown.length * LANE + AXIS;
   const from = props.from ?? gpu.begin;
   const to = Math.max(from + 1, props.to ?? gpu.end);

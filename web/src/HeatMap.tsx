@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, type Palette } from "./colors";
 import { plural, time } from "./format";
 import type { Profile } from "./profile";
-import type { Choice } from "./selection";
+import { chosenThreads, type Choice } from "./selection";
 
 const ROWS = 50;
 const HEIGHT = 150;
@@ -23,15 +23,16 @@ export function HeatMap({ profile, colors, width, choice, onTime }: HeatProps) {
   const [drag, setDrag] = useState<[number, number] | null>(null);
   const span = SPANS.find((each) => profile.end / each <= width / 6) ?? SPANS.at(-1)!;
   const columns = Math.ceil(profile.end / span);
-  const { threads } = choice;
+  const { threads, processes } = choice;
   const cells = useMemo(() => {
     const sums = new Float64Array(columns * ROWS);
+    const chosen = chosenThreads(profile, choice);
     profile.threads.forEach((thread, number) => {
-      if (threads.length && !threads.includes(number)) return;
+      if (chosen && !chosen[number]) return;
       for (let i = thread.begin; i < thread.end; i++) sums[cellOf(profile.time[i]!, span)]! += profile.periods[i]!;
     });
     return sums;
-  }, [profile, threads, span]);
+  }, [profile, threads, processes, span]);
   const wide = Math.min(width / columns, 40);
   const tall = HEIGHT / ROWS;
 

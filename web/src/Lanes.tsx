@@ -1,18 +1,23 @@
-// A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Dragging, or arrow keys, zoom
-// everything to that time.
-import { useLayoutEffect, useState } from "preact/hooks";
+// A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Of several processes each has a
+// lane, the sum of its threads' that stand below it, and so has each group of processes that are alike.  Dragging, or
+// arrow keys, zoom everything to that time.
+import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { OF_STATES, patternsOf, prepare, type Palette } from "./colors";
 import { byKey, useDrag } from "./drag";
 import { axisTime, percent, time } from "./format";
-import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
+import { binsOf, laneRows, type Bins, type Row } from "./laneRows";
+import { addsTo, picked } from "./Processes";
+import type { Profile } from "./profile";
+import { chosenThreads } from "./selection";
 
 export const LANE = 26;
 const AXIS = 18;
-const FIRST = 8; // lanes that are shown at once
+const TURN = 18; // pixels of what opens a row
+const STEP = 8; // pixels that a row stands further in than the one it is below
 
 /** CSS pixels of the names, and of the lanes beside them. */
-export function laneWidths(all: number): [names: number, lanes: number] {
-  const names = Math.min(190, Math.max(150, all * 0.28));
+export function laneWidths(all: number, { isSeveral }: Profile): [names: number, lanes: number] {
+  const names = Math.min(isSeveral ? 270 : 190, Math.max(150, all * 0.28));
   return [names, Math.max(50, all - names)];
 }
 
@@ -23,19 +28,20 @@ export interface LanesProps {
   from: number | null;
   to: number | null;
   threads: readonly number[];
+  processes: readonly number[];
   /** Does what threads do have patterns? */
   patterns: boolean;
   onTime: (from: number | null, to: number | null) => void;
-  onThreads: (threads: number[]) => void;
+  onChoose: (chosen: { threads: number[]; processes: number[] }) => void;
 }
 
 export function Lanes(props: LanesProps) {
-  const { profile, colors, threads, patterns } = props;
+  const { profile, colors, threads, processes, patterns } = props;
   const [all, setAll] = useState(false);
-  const order = profile.threads.map((_, i) => i).sort((a, b) => profile.threads[b]!.weight - profile.threads[a]!.weight || a - b);
-  const shown = all ? order : order.slice(0, FIRST);
-  const [labels, width] = laneWidths(props.width);
-  const height = shown.length * LANE + AXIS;
+  const [turned, setTurned] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const { rows, nMore } = useMemo(() => laneRows(profile, turned, all), [profile, turned, all]);
+  const [labels, width] = laneWidths(props.width, profile);
+  const height = rows.length * LANE + AXIS;
   const end = profile.end;
   const toX = (ns: number) => (ns / end) * width;
   const toNs = (x: number) => Math.round((x / width) * end);
@@ -50,46 +56,73 @@ export function Lanes(props: LanesProps) {
     event.preventDefault();
     props.onTime(stretch?.[0] ?? null, stretch?.[1] ?? null);
   };
+  const unit = profile.summary.clock.kind === "wall" ? "threads" : "CPUs";
+  const columns = Math.max(1, Math.floor(width));
+  const known = useMemo(() => new Map<string, Bins>(), [profile, columns]);
+  const bins = rows.map((row) => {
+    const found = known.get(row.key) ?? binsOf(row, profile, columns);
+    known.set(row.key, found);
+    return found;
+  });
+  const weightOf = (of: readonly number[]) => of.reduce((sum, i) => sum + profile.threads[i]!.weight, 0);
   const weight = profile.threads.reduce((sum, each) => sum + each.weight, 0);
 
   useLayoutEffect(() => {
     const context = prepare(canvas.current!, width, height);
     context.font = "10px system-ui, sans-serif";
     const textures = patterns ? patternsOf(context, colors.lanePattern, OF_STATES) : [];
-    shown.forEach((thread, row) => {
-      context.globalAlpha = threads.length && !threads.includes(thread) ? 0.3 : 1;
-      drawLane(context, profile.threads[thread]!, profile, row * LANE, width, colors, textures);
-      drawCalls(context, thread, profile, row * LANE, width, colors);
+    const wanted = chosenThreads(profile, props);
+    rows.forEach((row, at) => {
+      const y = at * LANE;
+      context.globalAlpha = !wanted || row.threads.some((thread) => wanted[thread]) ? 1 : 0.3;
+      drawLane(context, bins[at]!, columns, end / columns, y, colors, textures);
+      context.fillStyle = colors.axis;
+      context.fillRect(0, y + LANE - 1.5, width, 0.5);
+      if (row.processes) drawLives(context, row.processes, profile, y, width, colors);
+      drawCalls(context, row, profile, y, width, colors);
+      if (bins[at]!.whole > 1) drawScale(context, `${bins[at]!.whole} ${unit}`, y, colors);
     });
     context.globalAlpha = 1;
-    drawAxis(context, 0, end, width, shown.length * LANE, colors);
+    drawAxis(context, 0, end, width, rows.length * LANE, colors);
     const [from, to] = chosen ?? [toX(props.from ?? 0), toX(props.to ?? end)];
     context.fillStyle = colors.veil;
     context.fillRect(0, 0, from, height - AXIS);
     context.fillRect(to, 0, width - to, height - AXIS);
-  }, [profile, colors, width, height, all, threads, patterns, props.from, props.to, chosen?.[0], chosen?.[1]]);
+  }, [profile, colors, width, height, rows, threads, processes, patterns, props.from, props.to, chosen?.[0], chosen?.[1]]);
 
   return (
     <section class="lanes" aria-label="Threads over time">
       <div class="names" style={{ width: `${labels}px` }}>
-        {shown.map((thread) => {
-          const each = profile.threads[thread]!;
-          const pressed = threads.includes(thread);
+        {rows.map((row, at) => {
+          const [thread] = row.threads;
+          const pressed = row.processes ? row.processes.every((each) => processes.includes(each)) : threads.includes(thread!);
+          const lost = row.threads.reduce((sum, i) => sum + profile.threads[i]!.lost, 0);
+          const { whole } = bins[at]!;
           return (
-            <button
-              class="lane"
-              key={thread}
-              aria-pressed={pressed}
-              title={`${each.name}, tid ${each.tid}: ${time(each.weight)}${each.lost ? `, ${each.lost} samples lost` : ""}; click: this thread alone`}
-              onClick={(event) => {
-                const more = event.shiftKey || event.ctrlKey || event.metaKey;
-                const others = threads.filter((one) => one !== thread);
-                props.onThreads(pressed ? (more ? others : []) : more ? [...others, thread] : [thread]);
-              }}
-            >
-              <span class="name">{each.name}</span>
-              <span class="muted">{percent(each.weight, weight)}</span>
-            </button>
+            <div class={row.depth || !row.processes ? "of" : "of top"} key={row.key} style={{ paddingLeft: `${row.depth * STEP + (profile.isSeveral && row.isOpen === null ? TURN : 0)}px` }}>
+              {row.isOpen !== null && (
+                <button class="turn" style={{ width: `${TURN}px` }} aria-expanded={row.isOpen} aria-label={`what ${row.name} consists of`} onClick={() => setTurned(new Map([...turned, [row.key, !row.isOpen]]))}>
+                  {row.isOpen ? "▾" : "▸"}
+                </button>
+              )}
+              <button
+                class="lane"
+                aria-pressed={pressed}
+                title={`${row.help}: ${time(weightOf(row.threads))}${lost ? `, ${lost} samples lost` : ""}${whole > 1 ? `; as high as ${whole} ${unit}` : ""}; click: ${row.processes ? (row.processes.length > 1 ? "these processes" : "this process") : "this thread"} alone`}
+                onClick={(event) => {
+                  const more = addsTo(event);
+                  const others = { threads: more ? [...threads] : [], processes: more ? [...processes] : [] };
+                  props.onChoose(row.processes ? { ...others, processes: picked(processes, row.processes, pressed, more) } : { ...others, threads: picked(threads, row.threads, pressed, more) });
+                }}
+              >
+                <span class="name">
+                  {row.name}
+                  {row.killed && <b class="amber" title="killed"> ✕</b>}
+                  {row.more && <small> {row.more}</small>}
+                </span>
+                <span class="muted">{percent(weightOf(row.threads), weight)}</span>
+              </button>
+            </div>
           );
         })}
       </div>
@@ -102,34 +135,19 @@ export function Lanes(props: LanesProps) {
         onKeyDown={onKey}
         title="drag: only this time; click: all; arrow keys: less, more, earlier, later"
       />
-      {order.length > FIRST && (
+      {nMore > 0 && (
         <button class="more" onClick={() => setAll(!all)}>
-          {all ? "fewer threads" : `${order.length - FIRST} more threads`}
+          {profile.isSeveral ? (all ? "fewer processes" : `${nMore} more groups of processes`) : all ? "fewer threads" : `${nMore} more threads`}
         </button>
       )}
     </section>
   );
 }
 
-/** What the thread did in each pixel: held the GIL, neither, waited for it, was off the CPU. */
-function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Profile, y: number, width: number, colors: Palette, textures: readonly (CanvasPattern | null)[]): void {
-  const columns = Math.max(1, Math.floor(width));
-  const sums = [0, 1, 2, 3].map(() => new Float64Array(columns));
-  const perColumn = profile.end / columns;
-  for (let i = thread.begin; i < thread.end; i++) {
-    const state = profile.state[i]!;
-    const gil = (state & ~OFF_CPU) % 3;
-    const row = gil === WAITING ? 2 : state & OFF_CPU ? 3 : gil === HELD ? 0 : 1;
-    // A sample stands for the time before it.
-    let left = profile.periods[i]! * profile.period;
-    for (let at = Math.min(columns - 1, Math.floor(profile.time[i]! / perColumn)); left > 0 && at >= 0; at--) {
-      const part = Math.min(left, perColumn);
-      sums[row]![at]! += part;
-      left -= part;
-    }
-  }
+/** What its threads did in each pixel: held the GIL, neither, waited for it, were off the CPU. */
+function drawLane(context: CanvasRenderingContext2D, { sums, whole }: Bins, columns: number, perColumn: number, y: number, colors: Palette, textures: readonly (CanvasPattern | null)[]): void {
   const shades = [colors.held, colors.neither, colors.waiting, colors.off];
-  const tall = LANE - 4;
+  const tall = (LANE - 4) / whole;
   for (let column = 0; column < columns; column++) {
     let bottom = y + LANE - 2;
     for (let row = 0; row < 4; row++) {
@@ -143,15 +161,36 @@ function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Pr
       bottom -= high;
     }
   }
+}
+
+/** How much its whole height is. */
+function drawScale(context: CanvasRenderingContext2D, text: string, y: number, colors: Palette): void {
+  context.textBaseline = "top";
+  context.fillStyle = colors.gap;
+  context.fillRect(0, y + 1, context.measureText(text).width + 5, 12);
   context.fillStyle = colors.axis;
-  context.fillRect(0, y + LANE - 1.5, width, 0.5);
+  context.fillText(text, 2, y + 2);
+}
+
+/** When they lived; red: where one was killed. */
+function drawLives(context: CanvasRenderingContext2D, processes: readonly number[], profile: Profile, y: number, width: number, colors: Palette): void {
+  for (const each of processes) {
+    const { began, end, killed } = profile.meta.processes[each]!;
+    const [from, to] = [began, Math.min(end ?? profile.end, profile.end)].map((ns) => (ns / profile.end) * width) as [number, number];
+    context.fillStyle = colors.axis;
+    context.fillRect(from, y + LANE - 2, Math.max(1, to - from), 1);
+    context.fillStyle = colors.waiting;
+    if (killed) context.fillRect(to - 1, y + 2, 2, LANE - 3);
+  }
 }
 
 /** Where single calls were that were kept. */
-function drawCalls(context: CanvasRenderingContext2D, thread: number, profile: Profile, y: number, width: number, colors: Palette): void {
+function drawCalls(context: CanvasRenderingContext2D, { threads }: Row, profile: Profile, y: number, width: number, colors: Palette): void {
+  if (!profile.calls.length) return;
+  const these = new Set(threads);
   context.fillStyle = colors.call;
   for (const call of profile.calls) {
-    if (call.thread !== thread) continue;
+    if (!these.has(call.thread)) continue;
     const x = (call.begin / profile.end) * width;
     context.fillRect(x, y + 1, Math.max(1, (call.duration / profile.end) * width - 0.5), 3);
   }

@@ -23,7 +23,7 @@ export function ProgramLines({ profile, lines, all, onLine }: ProgramLinesProps)
   if (!shown.length) return null;
   const most = Math.max(...shown.map((each) => each.weight));
   return (
-    <section class="program" aria-label="Lines of the program">
+    <section class="program listed" aria-label="Lines of the program">
       <h2 class="muted">lines of the program, with what each called in libraries{profile.meta.import_frame > 0 && ", without imports"}</h2>
       <ol>
         {shown.map(({ file, line, weight, waits }) => (

@@ -27,7 +27,7 @@ export function Steps({ profile, colors, from, to, onTime, ...props }: StepsProp
   const canvas = useRef<HTMLCanvasElement>(null);
   const [cursor, setCursor] = useState<Step | null>(null);
   const [hover, setHover] = useState<{ step: Step; x: number; y: number } | null>(null);
-  const [labels, width] = laneWidths(props.width);
+  const [labels, width] = laneWidths(props.width, profile);
   const rows = useMemo(() => rowsOf(steps), [steps]);
   const slow = useMemo(() => steps.filter((step) => step.why).sort((a, b) => b.duration - a.duration), [steps]);
   const ran = phases.flatMap((_, phase) => (steps.some((step) => step.phases[phase]) ? [phase] : []));

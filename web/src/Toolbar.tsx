@@ -1,5 +1,6 @@
 // What to show, and of what.
 import { time } from "./format";
+import { chosenName, ProcessChoice } from "./Processes";
 import { KINDS, type Profile } from "./profile";
 import { KIND_NAMES } from "./FlameGraph";
 import type { Gil, Imports } from "./selection";
@@ -21,11 +22,12 @@ export function toTable(): void {
 }
 
 /** What selects say, which are not printed. */
-function choicesOf({ frames, gil, measure, search }: State): string[] {
+function choicesOf({ frames, gil, measure, each, search }: State): string[] {
   return [
     ...(frames === "all" ? [] : [frames === "plumbing" ? "with plumbing" : `${frames} frames only`]),
     ...(gil === "any" ? [] : [`GIL ${gil}`]),
     ...(measure === "samples" ? [] : [`width is ${measure === "gpu" ? "time on the GPU" : "exact time"}`]),
+    ...(each ? ["each process by itself"] : []),
     ...(search ? [`search ${search}`] : []),
   ];
 }
@@ -46,7 +48,7 @@ interface ToolbarProps {
 
 export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, matched, badSearch, nSamples, change }: ToolbarProps) {
   const withPlumbing = state.frames === "plumbing";
-  const isPart = state.threads.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
+  const isPart = state.threads.length > 0 || state.processes.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
   const measures = [
     { measure: "samples", title: "samples", isHere: profile.nSamples > 0, isOff: false },
     { measure: "exact", title: "exact time", isHere: profile.hasExact, isOff: !hasExact },
@@ -59,7 +61,7 @@ export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, match
       </button>
       <Tabs views={views} view={state.view} change={change} />
       <Search state={state} matched={matched} badSearch={badSearch} change={change} />
-      {profile.meta.processes.length > 1 && <ProcessChoice profile={profile} threads={state.threads} change={change} />}
+      {profile.isSeveral && <ProcessChoice profile={profile} state={state} change={change} />}
       <label>
         frames{" "}
         <select value={state.frames} onChange={(event) => change({ frames: event.currentTarget.value as Frames, focus: [] })}>
@@ -114,41 +116,16 @@ export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, match
       <span class="muted chosen" role="status">
         <span class="paper">{[TITLES[state.view][0], ...choicesOf(state)].join(", ")}: </span>
         {nSamples}
+        {state.processes.length > 0 && ` of ${chosenName(profile, state.processes)}`}
         {state.imports === "out" && ", without imports"}
         {(state.from !== null || state.to !== null) && ` from ${time(state.from ?? 0)} to ${time(state.to ?? profile.end)}`}
         {isPart && (
-          <button onClick={() => change({ threads: [], from: null, to: null, gil: "any" })} title="Esc">
+          <button onClick={() => change({ threads: [], processes: [], from: null, to: null, gil: "any" })} title="Esc">
             show all
           </button>
         )}
       </span>
     </nav>
-  );
-}
-
-interface ProcessProps {
-  profile: Profile;
-  threads: readonly number[];
-  change: (patch: { threads: number[] }) => void;
-}
-
-/** A process is all threads of it. */
-function ProcessChoice({ profile, threads, change }: ProcessProps) {
-  const { processes, threads: all } = profile.meta;
-  const of = processes.map((_, process) => all.flatMap((thread, i) => (thread.process === process ? [i] : [])));
-  const isChosen = (its: number[]) => its.length === threads.length && its.every((thread) => threads.includes(thread));
-  return (
-    <label title="all threads of one process; the lanes' names choose one thread">
-      process{" "}
-      <select class="process" value={of.findIndex(isChosen)} onChange={(event) => change({ threads: of[Number(event.currentTarget.value)] ?? [] })}>
-        <option value={-1}>{threads.length ? "threads as chosen" : "all"}</option>
-        {processes.map(({ pid, command }, process) => (
-          <option key={process} value={process}>
-            {pid} {command}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }
 
@@ -211,7 +188,7 @@ interface LegendProps {
 }
 
 export function Legend({ profile, hasTime, isNarrow, patterns, onPatterns }: LegendProps) {
-  const used = KINDS.filter((kind, i) => (kind !== "region" && kind !== "pseudo") || profile.frames.kind.includes(i));
+  const used = KINDS.filter((kind, i) => kind !== "process" && ((kind !== "region" && kind !== "pseudo") || profile.frames.kind.includes(i)));
   return (
     <p class="legend">
       {used.map((kind) => (

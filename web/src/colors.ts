@@ -25,7 +25,7 @@ export interface Palette {
 }
 
 const LIGHT: Palette = {
-  kinds: ["#8ab6e6", "#f2ad72", "#efd778", "#e08a80", "#94cf9c", "#c3b2da"],
+  kinds: ["#8ab6e6", "#f2ad72", "#efd778", "#e08a80", "#94cf9c", "#c3b2da", "#c9ced6"],
   text: "#16181d",
   match: "#b5179e",
   onMatch: "#ffffff",
@@ -47,7 +47,7 @@ const LIGHT: Palette = {
 };
 
 const DARK: Palette = {
-  kinds: ["#3d6fa8", "#a8652a", "#8a7727", "#9a443b", "#3e7d4c", "#6c5a91"],
+  kinds: ["#3d6fa8", "#a8652a", "#8a7727", "#9a443b", "#3e7d4c", "#6c5a91", "#474d57"],
   text: "#f4f5f7",
   match: "#e056c6",
   onMatch: "#14161a",
@@ -102,7 +102,7 @@ const UPRIGHT: Tile = [[0, 0, 2, 6]];
 const LYING: Tile = [[0, 0, 6, 2]];
 
 // page.css has the same for what is no canvas: of KINDS, and of what threads do (Lanes.tsx).
-export const OF_KINDS = [PLAIN, FALLING, DOTS, GRID, UPRIGHT, LYING];
+export const OF_KINDS = [PLAIN, FALLING, DOTS, GRID, UPRIGHT, LYING, PLAIN];
 export const OF_STATES = [PLAIN, FALLING, LYING, DOTS];
 
 /** What is told apart by patterns, and not by colours alone, in this order; null: it has none. */

@@ -1,7 +1,7 @@
 // The figures of each function: hot_paths.py and function_calls.py do the same.
 import { PSEUDO, type Profile } from "./profile";
 import { KEPT } from "./tree";
-import { hasExact, type Choice, type Sums, type Weights } from "./selection";
+import { chosenThreads, hasExact, type Choice, type Sums, type Weights } from "./selection";
 
 export interface FunctionRow {
   frame: number;
@@ -50,11 +50,12 @@ function gpuRows({ gpu, tree }: Sums, n: number): Float64Array | null {
 
 function exactRows(profile: Profile, choice: Choice): Map<number, NonNullable<FunctionRow["exact"]>> {
   const rows = new Map<number, NonNullable<FunctionRow["exact"]>>();
+  const chosen = chosenThreads(profile, choice);
   if (!hasExact(profile, choice)) return rows;
   const all = profile.functions;
   const python = choice.frames === "python";
   for (let i = 0; i < all.frame.length; i++) {
-    if (choice.threads.length && !choice.threads.includes(all.thread[i]!)) continue;
+    if (chosen && !chosen[all.thread[i]!]) continue;
     const frame = all.frame[i]!;
     if (python && !KEPT.python.includes(profile.frames.kind[frame]!)) continue;
     let row = rows.get(frame);

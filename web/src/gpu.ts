@@ -60,7 +60,7 @@ export class Gpu {
 
   /** Time on the GPU that each node launched itself; null: by thread or state it is not known. */
   own(choice: Choice, tree: Tree): Float64Array | null {
-    if (choice.threads.length || choice.gil !== "any" || choice.frames === "plumbing" || choice.frames === "native") return null;
+    if (choice.threads.length || choice.processes.length || choice.gil !== "any" || choice.frames === "plumbing" || choice.frames === "native") return null;
     const own = new Float64Array(tree.size);
     const add = (work: number, ns: number) => {
       const node = this.node[work]!;

@@ -15,9 +15,10 @@ import { GpuLanes } from "./GpuLanes";
 import { Lanes } from "./Lanes";
 import { programLines, type ProgramLine } from "./lines";
 import { Profile, PYTHON, type Meta } from "./profile";
-import { byExactTime, byGpuTime, Chooser, hasExact, narrowed } from "./selection";
+import { byExactTime, byGpuTime, Chooser, hasExact, narrowed, type Weights } from "./selection";
 import { CallsView } from "./CallsView";
 import { HeatMap } from "./HeatMap";
+import { Processes } from "./Processes";
 import { ProgramLines } from "./ProgramLines";
 import { SourceView } from "./SourceView";
 import { Steps, stepsAsRecords } from "./Steps";
@@ -58,11 +59,13 @@ function App({ profile }: { profile: Profile }) {
   const width = useWidth();
   const chooser = useMemo(() => new Chooser(profile), [profile]);
 
-  const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.frames, state.imports, state.gil, state.from, state.to]);
+  const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.processes, state.frames, state.imports, state.gil, state.from, state.to]);
+  const isApart = state.each && profile.isSeveral && state.measure !== "gpu";
   const shownSums = useMemo(() => {
-    const measured = state.measure === "gpu" ? byGpuTime(sums) : state.measure === "exact" ? byExactTime(sums) : sums;
+    const whole: Weights = isApart ? chooser.byProcess(state) : sums;
+    const measured = state.measure === "gpu" ? byGpuTime(whole) : state.measure === "exact" ? byExactTime(whole) : whole;
     return state.imports === "box" ? narrowed(measured, profile.meta.import_frame) : measured;
-  }, [sums, state.measure]);
+  }, [sums, state.measure, isApart]);
   const rows = useMemo(() => functionsOf(profile, sums, state), [sums]);
   const lines = useMemo(() => programLines(profile, sums.leaves), [sums]);
   const [matches, badSearch] = useMemo(() => profile.search(state.search), [state.search]);
@@ -79,7 +82,7 @@ function App({ profile }: { profile: Profile }) {
   const callees = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, false)] : []), [view, selected, shownSums]);
 
   const fold = () => change({ folded: !state.folded });
-  useKeys(views, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }), { h: fold, t: toTable });
+  useKeys(views, change, () => change({ search: "", focus: [], threads: [], processes: [], from: null, to: null, gil: "any" }), { h: fold, t: toTable });
   const main = useRef<HTMLElement>(null);
   const shown = useRef(view);
   useLayoutEffect(() => {
@@ -118,6 +121,7 @@ function App({ profile }: { profile: Profile }) {
       )}
       <Banner profile={profile} folded={state.folded} change={change} />
       <ThemeButton dark={dark} change={change} />
+      {!state.folded && profile.isSeveral && <Processes profile={profile} processes={state.processes} change={change} />}
       {!state.folded && <ProgramLines profile={profile} lines={lines} all={sums.all} onLine={views.includes("source") ? (file, line) => change({ view: "source", file, line }) : null} />}
       {!state.folded && profile.meta.steps && <Steps profile={profile} colors={colors} width={inner} from={state.from} to={state.to} onTime={(from, to) => change({ from, to })} />}
       {!state.folded && profile.nSamples > 0 && (
@@ -128,9 +132,10 @@ function App({ profile }: { profile: Profile }) {
           from={state.from}
           to={state.to}
           threads={state.threads}
+          processes={state.processes}
           patterns={state.patterns}
           onTime={(from, to) => change({ from, to })}
-          onThreads={(threads) => change({ threads })}
+          onChoose={change}
         />
       )}
       {!state.folded && profile.gpu && (
@@ -179,7 +184,7 @@ function App({ profile }: { profile: Profile }) {
             profile={profile}
             selected={selected}
             took={state.took}
-            onCall={(thread, from, to) => change({ threads: [thread], from, to, view: "flame", focus: [] })}
+            onCall={(thread, from, to) => change({ threads: [thread], processes: [], from, to, view: "flame", focus: [] })}
             onSelect={(frame, took) => change({ selected: frame, took })}
             height={height}
           />

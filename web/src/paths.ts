@@ -1,7 +1,7 @@
 // Functions and call paths, as pyhybrid/exporters/page/tree.py writes them.
 import type { Column, Columns } from "./columns";
 
-export const KINDS = ["python", "native", "interpreter", "kernel", "region", "pseudo"] as const;
+export const KINDS = ["python", "native", "interpreter", "kernel", "region", "pseudo", "process"] as const;
 export type Kind = (typeof KINDS)[number];
 export const [PYTHON, NATIVE, INTERPRETER, KERNEL, REGION, PSEUDO] = [0, 1, 2, 3, 4, 5];
 export const [INLINED, RUN, NOT_FIRST, OWN] = [1, 2, 4, 8];

@@ -41,6 +41,8 @@ export interface Step {
 }
 
 export interface Thread {
+  /** Its place in `meta.processes`. */
+  process: number;
   name: string;
   tid: number;
   cpu_ns: number | null;
@@ -74,6 +76,8 @@ export class Profile extends Paths {
   readonly exact: { node: Uint32Array; calls: Column; total: Float64Array; self: Float64Array };
   readonly functions: { thread: Column; frame: Column; calls: Column; turns: Column; raised: Column; self: Column; total: Column; pythonSelf: Column | null };
   readonly threads: Thread[] = [];
+  /** By process. */
+  readonly threadsOf: number[][];
   /** The slowest of those that were kept, by time. */
   readonly calls: Call[];
   /** By begin. */
@@ -92,6 +96,7 @@ export class Profile extends Paths {
     super(columns);
     const of = (name: string) => columns.numbers(name);
     this.summary = meta.summary;
+    this.threadsOf = meta.processes.map(() => []);
     this.imports = of("node.import");
     this.plumbing = { parent: back(of("plumbing.up")), frame: of("plumbing.frame"), ofLeaf: of("leaf.plumbing") };
     this.leaf = of("sample.leaf");
@@ -149,8 +154,9 @@ export class Profile extends Paths {
       }
       last = Math.max(last, now * meta.tick_ns);
       for (let node = 0; row < endExact; row++) this.exact.node[row] = node += nodes[row]!;
-      const { name, tid, cpu_ns, lost } = each;
-      this.threads.push({ name, tid, cpu_ns, lost, weight: weight * this.period, begin, end, firstExact, endExact });
+      const { process, name, tid, cpu_ns, lost } = each;
+      this.threadsOf[process]!.push(this.threads.length);
+      this.threads.push({ process, name, tid, cpu_ns, lost, weight: weight * this.period, begin, end, firstExact, endExact });
     }
     this.end = Math.max(last + meta.tick_ns, this.summary.run.wall_ns ?? 0);
   }
@@ -187,6 +193,22 @@ export class Profile extends Paths {
 
   get period(): number {
     return this.summary.clock.period_ns;
+  }
+
+  /** Are its processes several? */
+  get isSeveral(): boolean {
+    return this.meta.processes.length > 1;
+  }
+
+  /** `rank 1`, or its name. */
+  processName(process: number): string {
+    return this.short(this.meta.processes[process]!.frame);
+  }
+
+  /** With its process, where there are several. */
+  threadName(thread: number): string {
+    const { name, process } = this.threads[thread]!;
+    return this.isSeveral ? `${name} of ${this.processName(process)} (${this.meta.processes[process]!.pid})` : name;
   }
 
   get nSamples(): number {

@@ -12,7 +12,10 @@ export interface Meta {
   tick_ns: number;
   exact_unit_ns: number;
   threads: ThreadMeta[];
+  /** the first one first, then by begin */
   processes: ProcessMeta[];
+  /** of `summary.processes`: what each is called */
+  groups: string[];
   sources: SourceFile[];
   /** of its own Python files: the numbers of their names */
   program_files: number[];
@@ -81,10 +84,22 @@ export interface ThreadMeta {
   lost: number;
 }
 
-/** Describe a process of the profile. */
+/** Describe a process of the profile; `began` and `end` are ns after the first one's begin. */
 export interface ProcessMeta {
+  /** its place in `groups` */
+  group: number;
+  /** it stands at the root of its own paths, where they are shown apart */
+  frame: number;
   pid: number;
   command: string;
+  /** its pid; null: not known */
+  parent: number | null;
+  /** it began: root, fork, start */
+  how: string;
+  began: number;
+  /** null: not known */
+  end: number | null;
+  killed: boolean;
 }
 
 /** Hold what the page knows of a file. */

@@ -1,6 +1,6 @@
 // What is chosen, and the figures of it on every path.
 import { HELD, NEITHER, OFF_CPU, WAITING, type Profile } from "./profile";
-import { treeOf, type Frames, type Tree } from "./tree";
+import { Tree, treeOf, type Frames } from "./tree";
 
 export type Gil = "any" | "held" | "waiting" | "neither";
 /** What import statements run: one box, all frames, left out. */
@@ -8,7 +8,8 @@ export type Imports = "box" | "all" | "out";
 export type Measure = "samples" | "exact" | "gpu";
 
 export interface Choice {
-  threads: readonly number[]; // none: all
+  threads: readonly number[];
+  processes: readonly number[]; // and all of their threads; none of both: all
   frames: Frames;
   imports: Imports;
   gil: Gil;
@@ -114,8 +115,45 @@ export class Chooser {
   }
 
   threads(choice: Choice): Profile["threads"] {
-    const { threads } = this.profile;
-    return choice.threads.length ? choice.threads.flatMap((i) => threads[i] ?? []) : threads;
+    const chosen = chosenThreads(this.profile, choice);
+    return this.profile.threads.filter((_, i) => !chosen || chosen[i]);
+  }
+
+  /** The same as `sums`, with each process at the root of its own paths. */
+  byProcess(choice: Choice): Weights {
+    const { profile } = this;
+    const chosen = chosenThreads(profile, choice);
+    const parts = profile.meta.processes.flatMap(({ frame }, process) => {
+      const threads = profile.threadsOf[process]!.filter((i) => !chosen || chosen[i]);
+      return threads.length ? [{ frame, sums: this.sums({ ...choice, threads, processes: [] }) }] : [];
+    });
+    const [parent, frame] = [[0], [0]];
+    const whence = parts.map(({ frame: root, sums }) => {
+      const { tree, total, exact } = sums;
+      const here = Uint8Array.from(total, (weight, node) => Number(weight > 0 || (exact !== null && exact.self[node]! + exact.calls[node]! > 0)));
+      for (let node = tree.size - 1; node > 0; node--) if (here[node]) here[tree.parent[node]!] = 1;
+      const place = new Uint32Array(tree.size);
+      for (let node = 0; node < tree.size; node++) {
+        if (node && !here[node]) continue;
+        place[node] = parent.length;
+        parent.push(node ? place[tree.parent[node]!]! : 0);
+        frame.push(node ? tree.frame[node]! : root);
+      }
+      return place;
+    });
+    const tree = new Tree(Uint32Array.from(parent), Uint32Array.from(frame), null, profile);
+    const gathered = (of: (sums: Sums) => Float64Array): Float64Array => {
+      const values = new Float64Array(tree.size);
+      parts.forEach(({ sums }, i) => of(sums).forEach((value, node) => (values[whence[i]![node]!]! += value)));
+      return values;
+    };
+    const self = gathered((sums) => sums.self);
+    const exact = parts.every(({ sums }) => sums.exact) && {
+      calls: gathered((sums) => sums.exact!.calls),
+      total: gathered((sums) => sums.exact!.total),
+      self: gathered((sums) => sums.exact!.self),
+    };
+    return { tree, self, total: tree.inclusive(self), all: parts.reduce((all, { sums }) => all + sums.all, 0), exact: exact || null, gpu: null };
   }
 
   private ownFrame(): number {
@@ -147,8 +185,15 @@ export class Chooser {
   }
 }
 
+/** 1 for each that is chosen, by itself or with its process; null: all are. */
+export function chosenThreads(profile: Profile, { threads, processes }: Pick<Choice, "threads" | "processes">): Uint8Array | null {
+  if (!threads.length && !processes.length) return null;
+  const [these, those] = [new Set(threads), new Set(processes)];
+  return Uint8Array.from(profile.threads, ({ process }, i) => Number(these.has(i) || those.has(process)));
+}
+
 /** The same with exact self time in the place of samples. */
-export function byExactTime(sums: Sums): Sums {
+export function byExactTime<W extends Weights>(sums: W): W {
   if (!sums.exact) return sums;
   const { self } = sums.exact;
   const total = sums.tree.inclusive(self);
@@ -156,7 +201,7 @@ export function byExactTime(sums: Sums): Sums {
 }
 
 /** The same with time on the GPU. */
-export function byGpuTime(sums: Sums): Sums {
+export function byGpuTime<W extends Weights>(sums: W): W {
   return sums.gpu ? { ...sums, ...sums.gpu, all: sums.gpu.total[0]! } : sums;
 }
 
@@ -164,7 +209,7 @@ const NARROW = 1 / 8; // of the width, for all imports
 const NEARLY_ALL = 0.95;
 
 /** The same with a function that no other one is below drawn narrow, but where it is nearly all. */
-export function narrowed(sums: Sums, frame: number): Sums {
+export function narrowed<W extends Weights>(sums: W, frame: number): W {
   if (!frame) return sums;
   const { tree, self, all } = sums;
   const own = self.reduce((sum, weight, node) => (tree.frame[node] === frame ? sum + weight : sum), 0);

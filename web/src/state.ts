@@ -35,6 +35,8 @@ export interface State extends Common<View>, Choice {
   folded: boolean;
   /** Do kinds of functions, and what threads do, have patterns beside their colours? */
   patterns: boolean;
+  /** Does each process stand at the root of its own paths? */
+  each: boolean;
 }
 
 export const INITIAL: State = {
@@ -42,6 +44,7 @@ export const INITIAL: State = {
   view: "flame",
   measure: "samples",
   threads: [],
+  processes: [],
   frames: "all",
   imports: "box",
   gil: "any",
@@ -54,6 +57,7 @@ export const INITIAL: State = {
   heat: false,
   folded: false,
   patterns: false,
+  each: false,
 };
 
 export const COMPARISON_VIEWS = ["flame", "inverted", "callers"] as const;
@@ -85,6 +89,25 @@ function numbers(value: string | null): number[] {
   return (value ?? "").split(".").flatMap((each) => whole(each) ?? []);
 }
 
+const LONGEST = 100_000;
+
+/** `1-3.7`: 1, 2, 3 and 7. */
+function inRanges(value: string | null): number[] {
+  return (value ?? "").split(".").flatMap((each) => {
+    const [from, to] = each.split("-").map(whole);
+    return typeof from === "number" ? Array.from({ length: Math.max(0, Math.min((to ?? from) - from + 1, LONGEST)) }, (_, i) => from + i) : [];
+  });
+}
+
+function asRanges(numbers: readonly number[]): string {
+  const ranges: [number, number][] = [];
+  for (const each of [...numbers].sort((a, b) => a - b)) {
+    if (ranges.at(-1)?.[1] === each - 1) ranges.at(-1)![1] = each;
+    else ranges.push([each, each]);
+  }
+  return ranges.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(".");
+}
+
 /** What a page's address says. */
 function reader(hash: string): (name: string) => string | null {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
@@ -109,6 +132,7 @@ export function fromHash(hash: string, initial: State, views: readonly View[]): 
     ...common<View>(get, views, initial.view),
     measure: oneOf<Measure>(get("measure"), ["samples", "exact", "gpu"], initial.measure),
     threads: numbers(get("threads")),
+    processes: inRanges(get("processes")),
     frames: oneOf<Frames>(get("frames"), ["all", "plumbing", "python", "native"], "all"),
     imports: oneOf<Imports>(get("imports"), IMPORTS, initial.imports),
     gil: oneOf<Gil>(get("gil"), ["any", "held", "waiting", "neither"], "any"),
@@ -120,6 +144,7 @@ export function fromHash(hash: string, initial: State, views: readonly View[]): 
     took: whole(get("took")),
     heat: get("heat") === "1",
     folded: get("folded") === "1",
+    each: get("root") === "each",
     patterns: (get("patterns") ?? yes(initial.patterns)) === "1",
   };
 }
@@ -157,6 +182,8 @@ export function toHash(state: State, initial: State): string {
     ["view", state.view, initial.view],
     ["measure", state.measure, initial.measure],
     ["threads", state.threads.join("."), ""],
+    ["processes", asRanges(state.processes), ""],
+    ["root", state.each ? "each" : "all", "all"],
     ["frames", state.frames, "all"],
     ["imports", state.imports, initial.imports],
     ["gil", state.gil, "any"],

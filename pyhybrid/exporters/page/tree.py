@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import eq
 
@@ -21,7 +21,7 @@ from pyhybrid.views.selection.frames_of_kind import PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
 # web/src/columns.ts has these, too.
-KINDS = ("python", "native", "interpreter", "kernel", "region", "pseudo")
+KINDS = ("python", "native", "interpreter", "kernel", "region", "pseudo", "process")
 INLINED, RUN, NOT_FIRST, OWN, FOLDED_AWAY = 1, 2, 4, 8, 16
 
 
@@ -78,8 +78,9 @@ class Tree:
         """Return the page's number of a frame."""
         return self._number[frame]
 
-    def add_frames(self, columns: Columns) -> None:
-        """Add the functions; number 0 is the root."""
+    def add_frames(self, columns: Columns, processes: Sequence[tuple[str, str, str]]) -> int:
+        """Add the functions, number 0 is the root, and what stands for processes, by name, short
+        name and place; returns the number of the first of these."""
         text = self._strings.number
         labels, kinds = labels_of(self._profile), self.folded.kinds
         on_paths = set(self.folded.frame)
@@ -99,9 +100,13 @@ class Tree:
         if self.import_frame:
             all_of_them = text(import_line(Hot(self._profile, imports=False).imported))
             rows.append((all_of_them, all_of_them, KINDS.index("python"), 0, 0, 0, 0, 0))
+        first = len(rows)
+        for whole, short, at in processes:
+            rows.append((text(whole), text(short), KINDS.index("process"), 0, text(at), 0, 0, 0))
         names = ("name", "short", "kind", "flags", "place", "file", "line", "declared")
         for column, values in zip(names, zip(*rows, strict=True), strict=True):
             columns.add(f"frame.{column}", values)
+        return first
 
     def _kind(self, frame: Frame) -> str:
         module = self._profile.modules.get(frame.module or 0)
