@@ -17,7 +17,7 @@ const STEP = 8; // pixels that a row stands further in than the one it is below
 
 /** CSS pixels of the names, and of the lanes beside them. */
 export function laneWidths(all: number, { isSeveral }: Profile): [names: number, lanes: number] {
-  const names = Math.min(isSeveral ? 270 : 190, Math.max(150, all * 0.28));
+  const names = isSeveral ? Math.min(270, Math.max(185, all * 0.28)) : Math.min(190, Math.max(150, all * 0.28));
   return [names, Math.max(50, all - names)];
 }
 

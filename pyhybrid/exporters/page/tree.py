@@ -80,7 +80,7 @@ class Tree:
 
     def add_frames(self, columns: Columns, processes: Sequence[tuple[str, str, str]]) -> int:
         """Add the functions, number 0 is the root, and what stands for processes, by name, short
-        name and place; returns the number of the first of these."""
+        name and pid; returns the number of the first of these."""
         text = self._strings.number
         labels, kinds = labels_of(self._profile), self.folded.kinds
         on_paths = set(self.folded.frame)
@@ -101,8 +101,8 @@ class Tree:
             all_of_them = text(import_line(Hot(self._profile, imports=False).imported))
             rows.append((all_of_them, all_of_them, KINDS.index("python"), 0, 0, 0, 0, 0))
         first = len(rows)
-        for whole, short, at in processes:
-            rows.append((text(whole), text(short), KINDS.index("process"), 0, text(at), 0, 0, 0))
+        for whole, short, pid in processes:
+            rows.append((text(whole), text(short), KINDS.index("process"), 0, text(pid), 0, 0, 0))
         names = ("name", "short", "kind", "flags", "place", "file", "line", "declared")
         for column, values in zip(names, zip(*rows, strict=True), strict=True):
             columns.add(f"frame.{column}", values)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_support import FUNCTIONS, Browser, figures, report
+from page_support import ALL, FUNCTIONS, Browser, check_same, report
 from support import TARGETS, Run, made_once, record
 
 from pyhybrid.report.cautions import MOST_COUNTING, MOST_SAMPLING
@@ -34,17 +34,9 @@ def here(tmp_path_factory: pytest.TempPathFactory, perfed: Path) -> Path:
     return made_once(tmp_path_factory, "page-perfed", make)
 
 
-def check_same(shown: list[dict[str, Any]], told: dict[str, Any]) -> None:
-    """All functions of the report are in the page's table, with the same figures."""
-    mine, theirs = figures(shown), figures(told["functions"])
-    assert theirs
-    assert {row: mine.get(row) for row in theirs} == theirs
-
-
 NO_NAME = re.compile(r"!(\+0x|\?)")  # symbols/resolve.py
 
 # What the address says, and the report's options.
-ALL = "#imports=all"
 CHOICES = {
     ALL: [],
     f"{ALL}&threads=1": ["--thread", "loader*"],
@@ -541,7 +533,8 @@ def test_processes(tmp_path: Path, browse: Browser) -> None:
         return {options, shown};
     """
     done = browse(tmp_path / "out.html", steps, ALL)
-    assert [each.partition(" ")[2] for each in done["options"][1:]] == [
+    assert [each.strip().partition(" ")[2] for each in done["options"][1:]] == [
+        "times sums.py",
         "python sums.py 30000",
         "python sums.py 60000",
     ]
@@ -667,7 +660,7 @@ def test_shares_have_their_time(here: Path, browse: Browser) -> None:
     """
     done = browse(here / "out.html", steps)
     told = report(here)
-    own_ns = sum(row["self_ns"] for row in told["functions"])
+    own_ns = told["samples"]["recorded_weight_ns"] - told["samples"]["own_weight_ns"]
     ns = [done["first"][key] for key in ("self_ns", "python_ns", "total_ns")]
     for text, each in zip(done["cells"], (n for n in ns if n), strict=True):
         share, _, time = text.partition(" % ")

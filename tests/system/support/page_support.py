@@ -54,6 +54,7 @@ def report(folder: Path, *options: str) -> Any:
     return json.loads(printed(folder, "report", "--json", *options))
 
 
+ALL = "#imports=all"  # as the report has them
 FUNCTIONS = "return await page.evaluate('window.functions()');"
 
 
@@ -69,3 +70,10 @@ def figures(functions: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         if any(row[1:]):
             rows[row] = rows.get(row, 0) + 1
     return rows
+
+
+def check_same(shown: list[dict[str, Any]], told: dict[str, Any]) -> None:
+    """All functions of the report are in the page's table, with the same figures."""
+    mine, theirs = figures(shown), figures(told["functions"])
+    assert theirs
+    assert {row: mine.get(row) for row in theirs} == theirs
