@@ -128,23 +128,33 @@ export class Chooser {
       return threads.length ? [{ frame, sums: this.sums({ ...choice, threads, processes: [] }) }] : [];
     });
     const [parent, frame] = [[0], [0]];
-    const whence = parts.map(({ frame: root, sums }) => {
-      const { tree, total, exact } = sums;
-      const here = Uint8Array.from(total, (weight, node) => Number(weight > 0 || (exact !== null && exact.self[node]! + exact.calls[node]! > 0)));
-      for (let node = tree.size - 1; node > 0; node--) if (here[node]) here[tree.parent[node]!] = 1;
+    const whence = parts.map(({ frame: root, sums: { tree, total, exact } }) => {
+      const here = new Uint8Array(tree.size);
+      for (let node = tree.size - 1; node > 0; node--) {
+        if (total[node] || (exact && (exact.self[node] || exact.calls[node]))) here[node] = 1;
+        if (here[node]) here[tree.parent[node]!] = 1;
+      }
+      here[0] = 1;
+      const first = parent.length;
       const place = new Uint32Array(tree.size);
+      const nodes: number[] = [];
       for (let node = 0; node < tree.size; node++) {
-        if (node && !here[node]) continue;
+        if (!here[node]) continue;
         place[node] = parent.length;
         parent.push(node ? place[tree.parent[node]!]! : 0);
         frame.push(node ? tree.frame[node]! : root);
+        nodes.push(node);
       }
-      return place;
+      return { first, nodes };
     });
     const tree = new Tree(Uint32Array.from(parent), Uint32Array.from(frame), null, profile);
     const gathered = (of: (sums: Sums) => Float64Array): Float64Array => {
       const values = new Float64Array(tree.size);
-      parts.forEach(({ sums }, i) => of(sums).forEach((value, node) => (values[whence[i]![node]!]! += value)));
+      parts.forEach(({ sums }, i) => {
+        const { first, nodes } = whence[i]!;
+        const known = of(sums);
+        for (let at = 0; at < nodes.length; at++) values[first + at] = known[nodes[at]!]!;
+      });
       return values;
     };
     const self = gathered((sums) => sums.self);
