@@ -116,7 +116,7 @@ export function Lanes(props: LanesProps) {
                 }}
               >
                 <span class="name">
-                  {row.name}
+                  <span>{row.name}</span>
                   {row.killed && <b class="amber" title="killed"> ✕</b>}
                   {row.more && <small> {row.more}</small>}
                 </span>

@@ -29,7 +29,8 @@ export function picked(before: readonly number[], these: readonly number[], isPr
 export const addsTo = (event: MouseEvent) => event.shiftKey || event.ctrlKey || event.metaKey;
 
 /** `rank 1 (pid 4711)`, a group, or how many they are. */
-export function chosenName(profile: Profile, processes: readonly number[]): string {
+export function chosenName(profile: Profile, chosen: readonly number[]): string {
+  const processes = chosen.filter((each) => profile.meta.processes[each]);
   const [first, ...others] = processes;
   const known = profile.meta.processes[first ?? -1];
   if (known && !others.length) return `${profile.processName(first!)} (pid ${known.pid})`;

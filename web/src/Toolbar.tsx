@@ -114,9 +114,9 @@ export function Toolbar({ profile, views, onFold, state, hasExact, hasGpu, match
         table
       </button>
       <span class="muted chosen" role="status">
-        <span class="paper">{[TITLES[state.view][0], ...choicesOf(state)].join(", ")}: </span>
+        <span class="paper">{[TITLES[state.view][0], ...choicesOf({ ...state, each: state.each && profile.isSeveral })].join(", ")}: </span>
         {nSamples}
-        {state.processes.length > 0 && ` of ${chosenName(profile, state.processes)}`}
+        {profile.isSeveral && state.processes.length > 0 && ` of ${chosenName(profile, state.processes)}`}
         {state.imports === "out" && ", without imports"}
         {(state.from !== null || state.to !== null) && ` from ${time(state.from ?? 0)} to ${time(state.to ?? profile.end)}`}
         {isPart && (
