@@ -191,9 +191,12 @@ def test_notes_are_whole(tmp_path: Path) -> None:
     ]
 
 
-def test_what_it_says(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
-    text = "\n".join(plain(summarize(profile, ["/out.pyhybrid", "/perf.data"], [])))
+    writer = example()
+    writer.meta(pid=PID, children_cpu_ns=70_000_000)
+    with opened(writer, tmp_path) as profile:
+        text = "\n".join(plain(summarize(profile, ["/out.pyhybrid", "/perf.data"], [])))
     for part in (
         f"pyhybrid workload.py --steps 3  pid {PID}, Python 3.12.1",
         "wall 2.00 s, CPU 1.50 s; 2 threads",
@@ -201,7 +204,7 @@ def test_what_it_says(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None
         "only 12 samples: shares are true to 14 points",
         "lost 2 ring full, 1 too slow of 15 signals",
         "13.3% of the stacks are not whole",
-        "3 child processes not profiled",
+        "3 child processes not profiled, 0.07 s of CPU time",
         "Linear.forward (torch/nn/modules/linear.py:130)",
         "wrote    out.pyhybrid, perf.data",
     ):

@@ -117,7 +117,7 @@ class _ProgramTree:
             if size := max(totals[node], times[node]):
                 brought[of_folded[node]][frame[node]] += size
         return {
-            row: [module_of(labels[each]) for each, _ in modules.most_common()]
+            row: [module_of(label) for _, label in sorted(_sized(modules, labels))]
             for row, modules in brought.items()
         }
 
@@ -193,3 +193,8 @@ def _kinds_of_frames(profile: Profile) -> bytes:
         elif frame.kind == "region":
             of_frame[frame.id] = _PROGRAM
     return bytes(of_frame)
+
+
+def _sized(frames: Counter[int], labels: dict[int, str]) -> list[tuple[int, str]]:
+    """Return their labels, the heaviest first when sorted; a merged profile numbers them anew."""
+    return [(-size, labels[each]) for each, size in frames.items()]
