@@ -37,16 +37,22 @@ def usual_file() -> str:
     if not is_newer(part, path):
         return path
     from pyhybrid.exporters import EXPORTERS
-    from pyhybrid.finish.finish import export, make
+    from pyhybrid.finish.all_processes import Parts, parts_beside
+    from pyhybrid.finish.finish import export, make, make_of_all
 
     try:
         with open(part, "rb") as spool:
             fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _, long = make(part, prefix)
+            children, known = Parts(parts_beside(part)), None
+            if children.paths:
+                make_of_all(part, children, prefix)
+            else:
+                _, known = make(part, prefix)
             with Profile.open(path) as profile, damage_in(part):
                 asked = set(profile.meta.get("formats", FORMATS))
-            export(path, prefix, [name for name in EXPORTERS if name in asked], False, long)
+            export(path, prefix, [name for name in EXPORTERS if name in asked], False, known)
             os.unlink(part)
+            children.remove()
     except BlockingIOError:
         say(f"{part}: the run goes on, or is being finished; this is what it has written so far")
         return part

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from pyhybrid.capture.children import LEFT_OUT, PART, TAKEN
+from pyhybrid.capture.children import FOLDER, LEFT_OUT, PART, TAKEN
 
 PATIENCE_S = 2.0  # for children that end with their parent, as those of a pool
 LOOK_S = 0.02
@@ -88,6 +88,11 @@ class Parts:
                     os.unlink(os.path.join(self.folder, name))
             with suppress(OSError):
                 os.rmdir(self.folder)
+
+
+def parts_beside(spool: str) -> str:
+    """Return the folder of the children of the run that has this spool."""
+    return spool.removesuffix(PART) + FOLDER
 
 
 def _end_with(run: int, paths: list[str]) -> bool:

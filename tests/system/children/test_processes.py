@@ -281,6 +281,22 @@ def test_a_killed_child(pyhybrid: Callable[..., Run], number: str) -> None:
     assert "was killed" not in run.result.stderr  # that is so of the run, which was not
 
 
+def test_a_killed_run(pyhybrid: Callable[..., Run]) -> None:
+    """The first report makes the files of it and of its children."""
+    program = f"{FORKS}\nimport signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    run = pyhybrid("--leave-part", "-c", program, check=False)
+    assert sorted(each.name for each in run.folder.glob("out*")) == [
+        "out.pyhybrid.part",
+        "out.pyhybrid.parts",
+    ]
+    report = [sys.executable, "-P", "-m", "pyhybrid", "report", "processes"]
+    subprocess.run(report, cwd=run.folder, capture_output=True, check=True)
+    profile = run.profile()
+    # (Of itself the last second is lost.)
+    assert sorted(calls_by_process(profile, "square").values())[-2:] == [100, 100]
+    assert not list(run.folder.glob("*.part*"))
+
+
 LEFT = f"""
 import os, sys, time
 {WORK}{BURN}
