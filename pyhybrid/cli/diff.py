@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from pyhybrid.exporters.destination import replacing
 from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.diff import comparison_json, markdown, print_comparison
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.diff.change_limits import (
     EXCEEDED,
     METRICS,
@@ -28,6 +30,7 @@ from pyhybrid.views.diff.change_limits import (
 )
 from pyhybrid.views.diff.compared_paths import ComparedPaths
 from pyhybrid.views.diff.runs import Comparison, Runs, compare, compared
+from pyhybrid.views.selection.sample_selection import Choice, choose
 
 N_ROWS = 12
 MOST = 1_000_000
@@ -54,7 +57,10 @@ class Diff:
         if isinstance(parser, Parser):
             parser.divides, parser.rest_with = True, "run"
         parser.add_argument(
-            "files", nargs="*", help="profiles: BEFORE AFTER, or BEFORE... -- AFTER..."
+            "files",
+            nargs="*",
+            help="profiles: BEFORE AFTER, or BEFORE... -- AFTER...; FILE#PROCESS: one process of "
+            "it, as --process of report names it",
         )
         parser.add_argument(
             "--run",
@@ -148,6 +154,14 @@ class Diff:
             n = min(most, max(n + 1, *(each.runs or most for each in unsure)))
 
 
+def _opened(name: str) -> Profile:
+    """Open a file, or of `FILE#PROCESS` these processes alone.  Raises PyhybridError."""
+    path, mark, process = name.rpartition("#")
+    if not mark or os.path.exists(name):
+        return open_profile(name)
+    return choose(open_profile(path), Choice(processes=[process]))[0]
+
+
 def _judged(comparison: Comparison, limits: Sequence[Limit]) -> list[Verdict]:
     return [judge(comparison, limit) for limit in limits]
 
@@ -155,7 +169,7 @@ def _judged(comparison: Comparison, limits: Sequence[Limit]) -> list[Verdict]:
 def _compare(args: argparse.Namespace, before: list[str], after: list[str]) -> int:
     """Print what the files show; returns the exit code."""
     paths = ComparedPaths() if args.html else None
-    comparison = compare(before, after, open_profile, paths)
+    comparison = compare(before, after, _opened, paths)
     verdicts = _judged(comparison, args.fail_if)
     if paths:
         page = comparison_page(comparison, paths)

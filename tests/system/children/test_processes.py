@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -144,6 +145,20 @@ def test_some_processes_alone(pools: Run) -> None:
         )
         assert f'"pid": {process.pid}' in result.stdout, result.stderr
     assert calls_by_process(pools.profile(), "square")[process.id] == 400
+
+
+def test_two_processes_are_compared(pools: Run) -> None:
+    names = [f"out.pyhybrid#mine-{kind}" for kind in ("fork", "spawn")]
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "pyhybrid", "diff", "--json", *names],
+        cwd=pools.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    changes = json.loads(result.stdout)["functions"]
+    (square,) = (each for each in changes if each["function"]["name"] == "square")
+    assert square["calls"] == [[400], [400]]
 
 
 def test_a_frame_for_each_process(pools: Run) -> None:
