@@ -203,12 +203,13 @@ class Profiling:
         facts = {"options": settings.of_children(), "known": known, "hardware": self._hardware}
         try:
             parts.set_aside()
-        except OSError as error:
-            say(f"children are not profiled: {parts.path}: {error.strerror}")
+            if settings.children != "fork":
+                os.environ[children.VARIABLE] = parts.run(facts)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            say(f"children are not profiled: {parts.path}: {reason}")
             return
         self.parts = parts
-        if settings.children != "fork":
-            os.environ[children.VARIABLE] = parts.run(facts)
 
     def in_forked_child(self) -> None:
         """Forget the parent's run; where its children are profiled, go on with this process."""

@@ -14,6 +14,9 @@ TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyhybrid.capture.children import Parts
+    from pyhybrid.capture.profiling_run import Profiling
+
 # Processes that others need to run theirs: what follows a word of the command line, and what it is.
 # They are counted, not profiled; the children that a fork server forks are.
 INFRASTRUCTURE = (
@@ -66,9 +69,9 @@ def _begin() -> None:
     if what:
         parts.leave_out(what)
         if what == FORK_SERVER:
-            os.register_at_fork(after_in_child=lambda: _record(run, parts, "fork"))
+            _serve(run, parts)
         return
-    _record(run, parts, "start")
+    _prepared(run).start_as_child(parts, "start", run)
 
 
 def _is_our_own(words: list[str]) -> bool:
@@ -80,9 +83,23 @@ def _is_our_own(words: list[str]) -> bool:
     return False
 
 
-def _record(run: dict[str, Any], parts: Any, how: str) -> None:
+def _serve(run: dict[str, Any], parts: Parts) -> None:
+    """Let each process that this one forks be profiled: from there on it looks to its own."""
+    from pyhybrid.base.light import suppress
+
+    server = os.getpid()
+    profiling = _prepared(run)  # now: in a child nothing is imported
+
+    def record() -> None:
+        if os.getppid() == server:
+            with suppress(Exception):
+                profiling.start_as_child(parts, "fork", run)
+
+    os.register_at_fork(after_in_child=record)
+
+
+def _prepared(run: dict[str, Any]) -> Profiling:
     from pyhybrid.capture.profiling_run import Profiling
     from pyhybrid.options.settings import CommandLineSettings
 
-    profiling = Profiling(CommandLineSettings(**run["options"]), sys.orig_argv, is_child=True)
-    profiling.start_as_child(parts, how, run)
+    return Profiling(CommandLineSettings(**run["options"]), sys.orig_argv, is_child=True)

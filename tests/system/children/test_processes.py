@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support import Run, check_invariants
@@ -205,6 +206,35 @@ def test_forks_within_forks(pyhybrid: Callable[..., Run]) -> None:
     assert sorted(calls_by_process(profile, "square").values()) == [10, 100, 100]
     first, *others = processes_of(profile)
     assert sorted(each.parent == first.pid for each in others) == [False, True, True]
+
+
+NESTED = f"""
+import multiprocessing
+{WORK}
+def outer():
+    process = multiprocessing.get_context("fork").Process(target=work, args=(30,), name="inner")
+    process.start()
+    process.join()
+    work(20)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("forkserver").Process(target=outer, name="outer")
+    process.start()
+    process.join()
+    print(process.exitcode)
+"""
+
+
+@pytest.mark.further
+def test_forks_of_a_fork_servers_child(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "nested.py").write_text(NESTED)
+    run = pyhybrid("nested.py")
+    assert run.result.stdout == "0\n"
+    profile = run.profile()
+    check_invariants(profile)
+    calls = calls_by_process(profile, "square")
+    named = {each.name: calls.get(each.id) for each in children(profile)}
+    assert named == {"outer": 20, "inner": 30}
 
 
 def test_no_children(pyhybrid: Callable[..., Run]) -> None:
