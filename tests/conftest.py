@@ -111,6 +111,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "hatchet": lambda: importlib.util.find_spec("hatchet") is not None,
     "nbclient": lambda: all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
+    "servers": lambda: all(map(importlib.util.find_spec, ("gunicorn", "distributed", "celery"))),
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
     "bcc": lambda: is_here("bpftrace") and has_bcc(),
@@ -130,7 +131,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
 VIEWERS = f"{os.path.dirname(__file__)}/viewers/node_modules"  # scripts/node_modules.sh
 ROOTS = ["root", "bpftrace", "bcc"]  # nobody else has them
 MAY_LACK = {
-    *("interpreter_symbols", "plain_build", "ray"),
+    *("interpreter_symbols", "plain_build", "ray", "servers"),
     *(ROOTS if TEST_AS == "user" else []),
     *(["tracy"] if sys.version_info >= (3, 14) else []),  # requirements/test.txt
     *(["hatchet"] if sys.version_info >= (3, 13) else []),  # the same

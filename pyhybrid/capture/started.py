@@ -26,6 +26,7 @@ INFRASTRUCTURE = (
     ("torch/_inductor/compile_worker/__main__.py", "compile worker"),
     ("ray/_private/workers/setup_worker.py", "Ray's own"),
     ("ray/_private/log_monitor.py", "Ray's own"),
+    ("ray/_private/runtime_env/agent/main.py", "Ray's own"),
     ("ray/dashboard/", "Ray's own"),
     ("ray/autoscaler/", "Ray's own"),
     ("ray/util/client/server", "Ray's own"),

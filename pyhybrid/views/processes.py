@@ -112,7 +112,9 @@ def grouped(processes: Sequence[ProcessFigures], by: str = "name") -> list[Proce
             role=members[0].role if what == members[0].role else "",
             n=len(members),
             pids=[each.pid for each in members],
-            names=list(dict.fromkeys((members[0].name, members[-1].name))),
+            names=_ends(
+                sorted({each.name for each in members}, key=lambda name: (len(name), name))
+            ),
             wall_ns=sum(each.wall_ns or 0 for each in members),
             cpu_ns=(cpu_ns := sum(each.cpu_ns for each in members)),
             share=cpu_ns / all_ns,
@@ -123,6 +125,10 @@ def grouped(processes: Sequence[ProcessFigures], by: str = "name") -> list[Proce
         for what, members in of.items()
     ]
     return sorted(groups, key=lambda each: -each.cpu_ns)
+
+
+def _ends(names: list[str]) -> list[str]:
+    return names if len(names) == 1 else [names[0], names[-1]]
 
 
 def _what(process: ProcessFigures, by: str) -> str:
