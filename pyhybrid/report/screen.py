@@ -63,7 +63,6 @@ LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, 
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED, N_GROUPS = 3, 4
 N_CHILDREN, CHILDREN_LINES = 4, 2
-LEAST_CHILDREN, LEAST_CHILDREN_NS = 0.01, 50_000_000  # share of the CPU time, and time
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
 
@@ -247,7 +246,7 @@ def _facts(
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
         lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
-    if run.unprofiled and _is_worth_a_line(run, run.unprofiled):
+    if run.unprofiled and run.unprofiled.much:
         text = _children(run, run.unprofiled)
         lines += note_lines("children", text, columns, WARN, CHILDREN_LINES)
     if run.still_running:
@@ -263,11 +262,6 @@ def _facts(
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
         lines.append(fact("", more))
     return lines
-
-
-def _is_worth_a_line(run: Run, others: Unprofiled) -> bool:
-    """Did they take more than what libraries start as they are imported (lscpu, ldconfig)?"""
-    return others.cpu_ns >= max(LEAST_CHILDREN_NS, LEAST_CHILDREN * (run.cpu_ns or 0))
 
 
 def _children(run: Run, others: Unprofiled) -> str:

@@ -19,9 +19,9 @@ from pyhybrid.tables.schema import Record
 
 BY = ("process", "name", "rank")  # how processes are grouped
 NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
-LEAST_UNPROFILED = (
-    0.1  # of the children's CPU time: what they took as they began and ended is not known
-)
+MUCH, MUCH_NS = 0.01, 50_000_000  # of the run's CPU time, and time
+# Of the children's CPU time: what they took as they began and ended is not known.
+LEAST_UNPROFILED = 0.1
 RANK, RANKS_OF = "rank ", "ranks of "
 ENDED, KILLED = "ended", "killed"
 
@@ -151,6 +151,7 @@ class Unprofiled(Record):
     cpu_ns: int  # of those that have ended, about; 0: next to nothing
     kinds: dict[str, int]  # how many of what is left out on purpose, or for want of room
     known: bool  # they are all of these kinds
+    much: bool  # they took more than what libraries start as they are imported (lscpu, ldconfig)
 
 
 def unprofiled(profile: Profile) -> Unprofiled | None:
@@ -167,11 +168,14 @@ def unprofiled(profile: Profile) -> Unprofiled | None:
     all_ns = int(meta.get("children_cpu_ns") or 0)
     taken = processes_cpu_ns(profile)
     spent_ns = all_ns - sum(taken[n] + int(known[n].get("before_ns") or 0) for n in profiled)
+    if spent_ns <= LEAST_UNPROFILED * all_ns:
+        spent_ns = 0
     return Unprofiled(
         n=n,
-        cpu_ns=spent_ns if spent_ns > LEAST_UNPROFILED * all_ns else 0,
+        cpu_ns=spent_ns,
         kinds=kinds,
         known=n <= sum(kinds.values()),
+        much=spent_ns >= max(MUCH_NS, MUCH * sum(taken.values())),
     )
 
 

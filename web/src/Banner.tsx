@@ -37,11 +37,11 @@ export function facts(profile: Profile): Fact[] {
 function children({ unprofiled, still_running: running, n_processes }: Run): Fact[] {
   const found: Fact[] = [];
   if (unprofiled) {
-    const { n, cpu_ns, kinds, known } = unprofiled;
+    const { n, cpu_ns, kinds, known, much } = unprofiled;
     const of = n_processes > 1 ? ` of ${count(n_processes - 1 + n)}` : "";
     const why = Object.entries(kinds).map(([kind, times]) => `${count(times)} ${kind}`);
     const value = `${count(n)}${of} child process${n > 1 || of ? "es" : ""}${cpu_ns ? `, CPU ${time(cpu_ns)}` : ""}`;
-    found.push({ name: "not profiled", value, help: why.join(", ") || "why is not known", amber: !known });
+    found.push({ name: "not profiled", value, help: why.join(", ") || "why is not known", amber: much && !known });
   }
   if (running.length) {
     found.push({ name: "still ran", value: plural(running.length, "child process", "child processes"), help: `when the profile was made: ${running.join(", ")}; \`pyhybrid merge\` adds what is in PREFIX.pyhybrid.parts`, amber: true });

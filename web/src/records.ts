@@ -389,6 +389,8 @@ export interface Unprofiled {
   kinds: Record<string, number>;
   /** they are all of these kinds */
   known: boolean;
+  /** they took more than what libraries start as they are imported (lscpu, ldconfig) */
+  much: boolean;
 }
 
 /** Hold what threads waited in a function (`by_function`), at least. */
