@@ -54,9 +54,14 @@ def begin() -> None:
 
 
 def begin_before_program() -> None:
-    """Do as `begin` where the interpreter starts: `sys.path` has nothing of the program's yet."""
+    """Do as `begin` where the interpreter starts: of the program's there are only PYTHONPATH's
+    folders, which come last."""
     global _bare, _path
     _path, _bare = sys.path[:], frozenset(sys.modules)
+    library = os.path.dirname(os.__file__)
+    at = _path.index(library) if library in _path else 0
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path[:] = [*_path[at:], ours, *_path[:at]]
 
 
 def hand_back() -> None:

@@ -46,7 +46,7 @@ def _is_one(path: str) -> bool:
         return False
     folder, name = os.path.split(real)
     # Without a version in its name it may be any: but not the one that runs.
-    if name not in _NAMES or not (_VERSION in name or _is_running(real)):
+    if name not in _NAMES or not (_VERSION in name or is_running(real)):
         return False
     if not os.access(real, os.X_OK) or not os.path.isfile(real):
         return False
@@ -60,7 +60,8 @@ def _is_one(path: str) -> bool:
     )
 
 
-def _is_running(real: str) -> bool:
+def is_running(real: str) -> bool:
+    """Is this the file that this process runs?"""
     try:
         return os.path.samefile(real, "/proc/self/exe")
     except OSError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from _functools import partial
 from posix import getpid  # at the end `os` may have another
 from types import ModuleType, SimpleNamespace
 
@@ -116,7 +117,10 @@ def watch_forks(run: Profiling | None) -> None:
 
         _registered.append(run.native)
         os.register_at_fork(before=run.native.before_fork, after_in_child=run.native.forget_forks)
-        os.register_at_fork(after_in_child=_in_forked_child)
+        in_child = partial(run.native.after_fork_in_child, _in_forked_child)
+        os.register_at_fork(
+            after_in_child=in_child, after_in_parent=run.native.after_fork_in_parent
+        )
     texts = tuple(TEXT.format(getpid(), name) for name in ("fork", "forkpty"))
     for native in _registered:
         message = SimpleNamespace(match=native.warns_of_ours)  # `match` is what is asked of one

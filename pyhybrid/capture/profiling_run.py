@@ -14,7 +14,14 @@ from posix import getpid, strerror  # at the end `os` may have others
 from pyhybrid.base.clock_pair import clock_pair
 from pyhybrid.base.light import suppress, to_json
 from pyhybrid.capture import children, machine
-from pyhybrid.capture.finisher import Finisher, as_bytes, find_interpreter, is_finisher, wait_for
+from pyhybrid.capture.finisher import (
+    Finisher,
+    as_bytes,
+    find_interpreter,
+    is_finisher,
+    is_running,
+    wait_for,
+)
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs, watch_forks
 from pyhybrid.capture.machine import Children, ProcessorWaits
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
 
+
+LONGEST_VARIABLE = 32 << 10  # bytes: an exec takes 128 KB at most (execve(2), MAX_ARG_STRLEN)
 
 of_command_line: Profiling | None = None  # the run of `python -m pyhybrid`
 
@@ -203,8 +212,11 @@ class Profiling:
         facts = {"options": settings.of_children(), "known": known, "hardware": self._hardware}
         try:
             parts.set_aside()
-            if settings.children != "fork":
-                os.environ[children.VARIABLE] = parts.run(facts)
+            named = parts.run(facts)
+            if len(named) > LONGEST_VARIABLE:
+                say("started children are not profiled: the options are too long for a variable")
+            elif settings.children != "fork":
+                os.environ[children.VARIABLE] = named
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             say(f"children are not profiled: {parts.path}: {reason}")
@@ -224,10 +236,14 @@ class Profiling:
                     self.native.resume()
                     self.paused = False
 
-    def start_as_child(self, parts: children.Parts, how: str, run: dict[str, Any]) -> None:
+    def start_as_child(
+        self, parts: children.Parts, how: str, run: dict[str, Any], *, lets_through: bool = False
+    ) -> bool:
         """Begin in a process that was started as a program of its own, or that a fork server made.
 
-        `run` is what the parent of all has found out.  Raises PyhybridError, OSError, RuntimeError.
+        `run` is what the parent of all has found out.  With `lets_through` interrupts, which are
+        blocked, come from where the interpreter hands over to the program: does it?  Raises
+        PyhybridError, OSError, RuntimeError.
         """
         import _signal  # type: ignore[import-not-found]
         import atexit
@@ -245,14 +261,17 @@ class Profiling:
         self._record_as_child(parts, how, run["known"])
         self._n_enabled = int(not self.settings.paused)
         atexit.register(self.native.at_exit, _signal, self._finish_and_go)
-        if self.settings.paused:
-            return
         if how == "start":
-            self.native.await_program()
-        else:
-            children.await_name(self._write_name)
+            runs_programs = is_running(sys.executable)  # else it is embedded, and no program comes
+            lets_through = lets_through and runs_programs
+            self.native.await_program(not self.settings.paused, lets_through)
+            self.paused = self.settings.paused
+            return lets_through
+        children.await_name(self._write_name)
+        if not self.settings.paused:
             self.native.resume()
-        self.paused = False
+            self.paused = False
+        return False
 
     def _write_name(self, name: str) -> None:
         if getpid() == self.pid:

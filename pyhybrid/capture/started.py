@@ -37,32 +37,43 @@ _begun = False
 
 
 def begin() -> None:
-    """Go on with the run that the variable names, if it is one of this interpreter's version."""
+    """Go on with the run that the variable names, if it is one of this interpreter's version.
+
+    An interrupt that comes meanwhile is the program's, and comes when that begins.
+    """
     global _begun
     if _begun:
         return
     _begun = True
     try:
+        import _signal  # type: ignore[import-not-found]
+
         from pyhybrid.base import own_modules
 
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
         own_modules.begin_before_program()
+        begun = False
         try:
-            _begin()
+            begun = _begin(_signal.SIGINT not in before)
         finally:
             own_modules.hand_back()
+            if not begun:
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
     except Exception:
         pass
 
 
-def _begin() -> None:
+def _begin(lets_through: bool) -> bool:
+    """Begin; `lets_through`: interrupts are to come when the program begins.  Returns whether they
+    will."""
     from pyhybrid.capture import children
 
     named = children.named_run(os.environ.get(children.VARIABLE, ""))
     if not named:
-        return
+        return False
     parts, pid, run = named
     if pid == os.getpid():  # an exec of the run's own process: its profile has ended
-        return
+        return False
     words = " ".join(sys.orig_argv)
     what = next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
     if _is_our_own(sys.orig_argv[1:]):
@@ -71,8 +82,8 @@ def _begin() -> None:
         parts.leave_out(what)
         if what == FORK_SERVER:
             _serve(run, parts)
-        return
-    _prepared(run).start_as_child(parts, "start", run)
+        return False
+    return _prepared(run).start_as_child(parts, "start", run, lets_through=lets_through)
 
 
 def _is_our_own(words: list[str]) -> bool:

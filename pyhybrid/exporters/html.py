@@ -31,7 +31,7 @@ from pyhybrid.views.call_tree.waiting import MOST_WAITING
 from pyhybrid.views.lines.program_lines import program_files
 from pyhybrid.views.lines.python_lines import function_lines
 from pyhybrid.views.processes import (
-    KILLED,
+    CUT_OFF,
     ProcessFigures,
     ProcessGroup,
     grouped,
@@ -66,7 +66,7 @@ class ProcessMeta(Record):
     how: str  # it began: root, fork, start
     began: int
     end: int | None  # null: not known
-    killed: bool
+    cut_off: bool
 
 
 class ThreadMeta(Record):
@@ -232,7 +232,7 @@ def _processes(
             how=each.how,
             began=(began := max(0, each.began_ns or 0)),
             end=None if each.wall_ns is None else began + each.wall_ns,
-            killed=each.end == KILLED,
+            cut_off=each.end == CUT_OFF,
         )
         for at, each in enumerate(figures)
     ]

@@ -12,9 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 from pyhybrid.capture.children import FOLDER, LEFT_OUT, PART, TAKEN
+from pyhybrid.capture.jit_files import began_since_boot
+from pyhybrid.errors import PyhybridError
+from pyhybrid.spool import reader as spools
 
 PATIENCE_S = 2.0  # for children that end with their parent, as those of a pool
-LOOK_S = 0.02
+LOOK_S, SLACK_S = 0.02, 0.05  # the kernel's ticks are of 10 ms
 MOST_NAMED = 50  # of what is not profiled
 
 
@@ -52,6 +55,9 @@ class Parts:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
+            os.close(file)
+            return False
+        if _goes_on(path):  # it has closed all that it found open, as daemons do
             os.close(file)
             return False
         if os.fstat(file).st_size:
@@ -95,6 +101,24 @@ def parts_beside(spool: str) -> str:
     return spool.removesuffix(PART) + FOLDER
 
 
+def _goes_on(path: str) -> bool:
+    """Does the process still live that made it?  Another one of its number began later."""
+    with suppress(OSError):
+        if _stat(_pid(path))[0] in "ZX":  # its parent has not asked for its end yet
+            return False
+        age_s = time.monotonic() - _began(path) / 1e9
+        lives_s = time.clock_gettime(time.CLOCK_BOOTTIME) - began_since_boot(str(_pid(path)))
+        return lives_s > age_s - SLACK_S and not _has_ended(path)
+    return False
+
+
+def _has_ended(path: str) -> bool:
+    """Has it recorded its end, and is only being taken down?"""
+    with suppress(PyhybridError):
+        return spools.read(path).end is not None
+    return False
+
+
 def _end_with(run: int, paths: list[str]) -> bool:
     """May some of these end with the program?  One whose parent is none of them is a daemon."""
     family = {run, *map(_pid, paths)}
@@ -103,9 +127,15 @@ def _end_with(run: int, paths: list[str]) -> bool:
 
 def _parent(pid: int) -> int:
     """Return its parent's number; 0: it is gone."""
-    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])
+    with suppress(OSError):
+        return int(_stat(pid)[1])
     return 0
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields behind its name: state, parent... (proc_pid_stat(5)).  Raises OSError."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].decode().split()
 
 
 def _pid(path: str) -> int:

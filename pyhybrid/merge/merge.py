@@ -168,6 +168,9 @@ class _Merged:
         self._write_kept()
         self._write_shared()
         meta = self._facts.merged()
+        if running := meta.get("still_running"):  # when the first was made: some may be here now
+            there = {pid for (pid,) in self._database.execute("SELECT pid FROM process")}
+            meta["still_running"] = [pid for pid in running if pid not in there]
         insert(self._database, Meta, sorted(meta.items()))
         rows = self._facts.rows(meta)
         self._database.executemany("INSERT INTO process_meta VALUES (?,?,?)", rows)

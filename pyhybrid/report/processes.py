@@ -10,13 +10,15 @@ from pyhybrid.report.table import Column, Listing, Table, number, seconds, share
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.processes import (
-    KILLED,
+    CUT_OFF,
     RANK,
     RANKS_OF,
     ProcessFigures,
     ProcessGroup,
+    Unprofiled,
     grouped,
     processes_of,
+    unprofiled,
 )
 
 N_NAMED, LONGEST = 8, 100
@@ -45,6 +47,7 @@ class Processes(Record):
     still_running: list[int]  # pids: what they recorded is in PREFIX.pyhybrid.parts
     left_out: list[LeftOut]
     not_merged: list[NotMerged]
+    unprofiled: Unprofiled | None  # child processes that are not in the profile; null: none
 
 
 def processes_report(profile: Profile, by: str) -> Processes:
@@ -55,6 +58,7 @@ def processes_report(profile: Profile, by: str) -> Processes:
         processes=every,
         still_running=list(meta.get("still_running") or ()),
         left_out=[LeftOut(*row) for row in meta.get("left_out") or ()],
+        unprofiled=unprofiled(profile),
         not_merged=[NotMerged(*row) for row in meta.get("not_merged") or ()],
     )
 
@@ -90,13 +94,14 @@ def processes_listing(report: Processes, every: bool) -> Listing:
         Column("wall", 10, "wall_ns", seconds),
         Column("samples", 10, "samples", number),
         Column("calls", 12, "calls", number),
-        Column("killed", 8, lambda group: group.killed or None),
+        Column("cut off", 9, lambda group: group.cut_off or None),
     ]
     yield Table([first, time, *more, last], report.groups)
     if every:
         yield ""
         yield Table(_COLUMNS, report.processes)
     yield from _missing(report)
+    yield from _unknown(report)
 
 
 def _missing(report: Processes) -> Listing:
@@ -107,6 +112,12 @@ def _missing(report: Processes) -> Listing:
         yield f"not in the profile: {missing.pid}: {missing.why}"
     for each in report.left_out[:N_NAMED]:
         yield middle(f"not profiled: {each.n} {each.why}: {each.command}", LONGEST)
+
+
+def _unknown(report: Processes) -> Listing:
+    named = sum(each.n for each in report.left_out)
+    if report.unprofiled and (n := report.unprofiled.n - named) > 0:
+        yield f"not profiled: {n} of which it is not known why (no Python, or another one's)"
 
 
 def _few(words: Sequence[str]) -> str:
@@ -136,6 +147,6 @@ _COLUMNS = [
     Column("samples", 9, "samples", number),
     Column("calls", 11, "calls", number),
     text("began", _began, 7),
-    text("end", lambda each: each.end if each.end == KILLED else "", 6),
+    text("end", lambda each: each.end if each.end == CUT_OFF else "", 7),
     text("process", _label),
 ]

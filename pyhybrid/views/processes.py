@@ -13,17 +13,18 @@ from typing import Any
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.merge import IDENTITY
-from pyhybrid.tables import Frame, Process
+from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 
+WITH_VALUES = ("-W", "-X", "--check-hash-based-pycs")  # options of the interpreter
 BY = ("process", "name", "rank")  # how processes are grouped
 NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
 MUCH, MUCH_NS = 0.01, 50_000_000  # of the run's CPU time, and time
 # Of the children's CPU time: what they took as they began and ended is not known.
 LEAST_UNPROFILED = 0.1
 RANK, RANKS_OF = "rank ", "ranks of "
-ENDED, KILLED = "ended", "killed"
+ENDED, CUT_OFF = "ended", "cut off"  # by a signal, or without a word: nothing recorded its end
 
 
 class ProcessFigures(Record):
@@ -42,7 +43,7 @@ class ProcessFigures(Record):
     cpu_ns: int
     samples: int
     calls: int
-    end: str  # ended, killed
+    end: str  # ended, cut off
 
 
 class ProcessGroup(Record):
@@ -58,7 +59,7 @@ class ProcessGroup(Record):
     share: float  # of the CPU time of all processes
     samples: int
     calls: int
-    killed: int
+    cut_off: int
 
 
 def processes_of(profile: Profile) -> list[ProcessFigures]:
@@ -85,7 +86,7 @@ def processes_of(profile: Profile) -> list[ProcessFigures]:
                 pid=process.pid,
                 parent=facts.get("ppid"),
                 how=str(facts.get("how") or "root"),
-                name=str(facts.get("name") or program_of(process)),
+                name=str(facts.get("name") or program_of(process.argv, process.executable)),
                 role=roles.get(process.id, ""),
                 rank=facts.get("rank"),
                 argv=process.argv,
@@ -94,7 +95,7 @@ def processes_of(profile: Profile) -> list[ProcessFigures]:
                 cpu_ns=cpu_ns[process.id],
                 samples=sum(thread.recorded for thread in of),
                 calls=calls.get(process.id) or 0,
-                end=ENDED if process.end_ns else KILLED,
+                end=ENDED if process.end_ns else CUT_OFF,
             )
         )
     return sorted(found, key=lambda each: (each.id != first.id, each.began_ns or 0, each.id))
@@ -120,7 +121,7 @@ def grouped(processes: Sequence[ProcessFigures], by: str = "name") -> list[Proce
             share=cpu_ns / all_ns,
             samples=sum(each.samples for each in members),
             calls=sum(each.calls for each in members),
-            killed=sum(each.end == KILLED for each in members),
+            cut_off=sum(each.end == CUT_OFF for each in members),
         )
         for what, members in of.items()
     ]
@@ -141,6 +142,8 @@ def _what(process: ProcessFigures, by: str) -> str:
         return process.role
     if rank:
         return f"{RANKS_OF}{process.name}"
+    if process.name == program_of(process.argv):  # a script's number is its own
+        return process.name
     return NUMBERS.sub("", process.name) or process.name
 
 
@@ -203,44 +206,45 @@ def identities(profile: Profile) -> dict[int, dict[str, Any]]:
     return of_each
 
 
-def program_of(process: Process) -> str:
-    """Return its script or module."""
-    words = process.argv[1:]
+def program_of(argv: Sequence[str], executable: str | None = None) -> str:
+    """Return the script or module of a command."""
+    words = list(argv[1:])
     while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
-        words = words[1:]
+        words = words[1 + (words[0] in WITH_VALUES) :]
     if words[:1] == ["-m"] and len(words) > 1:
         return words[1]
     if words[:1] == ["-c"]:
-        return "multiprocessing" if "multiprocessing.spawn" in words[1] else "-c"
-    return os.path.basename(words[0] if words else process.executable or "?")
+        return "multiprocessing" if "multiprocessing.spawn" in "".join(words[1:2]) else "-c"
+    return os.path.basename(words[0] if words else executable or "?")
 
 
 def _roles(profile: Profile) -> dict[int, str]:
-    """Return what processes are for, by their ids, as far as it is known."""
+    """Return what processes are for, by their ids, as far as it is known: by functions that were
+    called there, or where calls were not counted by those that samples are below."""
     if len(profile.processes) == 1:
         return {}
     of_frame = {number: at for number, frame in profile.frames.items() for at in _role_of(frame)}
     if not of_frame:
         return {}
-    nodes = profile.nodes
-    # By number of the role, from 1 on: of a path's functions the innermost counts.
-    of_node = [0] * len(nodes.frame)
-    for node in range(1, len(of_node)):
-        of_node[node] = of_frame.get(nodes.frame[node], 0) or of_node[nodes.parent[node]]
     found: dict[int, set[int]] = defaultdict(set)
-    for process, node in _nodes_of_processes(profile):
-        if of_node[node]:
-            found[process].add(of_node[node])
+    for process, frame in profile.query(_CALLED if len(profile.exact) else _SAMPLED):
+        if frame in of_frame:
+            found[process].add(of_frame[frame])
     names = [role for role, _, _ in _table()]
     return {process: names[min(numbers) - 1] for process, numbers in found.items()}
 
 
-def _nodes_of_processes(profile: Profile) -> Iterator[tuple[int, int]]:
-    yield from profile.query("SELECT DISTINCT process, node FROM exact")
-    yield from profile.query(
-        "SELECT DISTINCT sampled.process, stack.node FROM sampled "
-        "JOIN stack ON stack.id = sampled.stack"
-    )
+_CALLED = (
+    "SELECT DISTINCT exact.process, node.frame FROM exact "
+    "JOIN node ON node.id = exact.node WHERE exact.calls"
+)
+_SAMPLED = (
+    "WITH RECURSIVE there(process, node) AS ("
+    "SELECT DISTINCT sampled.process, stack.node FROM sampled "
+    "JOIN stack ON stack.id = sampled.stack "
+    "UNION SELECT process, parent FROM there JOIN node ON node.id = there.node WHERE parent) "
+    "SELECT DISTINCT process, frame FROM there JOIN node ON node.id = there.node"
+)
 
 
 def _role_of(frame: Frame) -> Iterator[int]:

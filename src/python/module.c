@@ -348,21 +348,32 @@ static PyObject *resume_all(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(await_program_doc, "await_program() -> None\n\n"
-                                "Resume where the interpreter hands over to the program.");
+PyDoc_STRVAR(after_fork_in_child_doc, "after_fork_in_child(call) -> None\n\n"
+                                      "Call it, and let signals come only then.");
 
-static PyObject *await_program(PyObject *self, PyObject *unused)
+PyDoc_STRVAR(after_fork_in_parent_doc, "after_fork_in_parent() -> None\n\n"
+                                       "The fork is over, or has failed.");
+
+PyDoc_STRVAR(await_program_doc,
+             "await_program(resumes: bool, lets_through: bool) -> None\n\n"
+             "Resume, and let interrupts through, where the interpreter hands over to "
+             "the program.");
+
+static PyObject *await_program(PyObject *self, PyObject *args)
 {
     (void)self;
-    (void)unused;
-    process_hooks_await_program();
+    int resumes, lets_through;
+    if (!PyArg_ParseTuple(args, "pp", &resumes, &lets_through))
+        return NULL;
+    process_hooks_await_program(resumes, lets_through);
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(child_records_doc, "child_records() -> bool\n\n"
-                                "May this forked child have a session of its own?  Not if the fork belongs "
-                                "to the start of\na program, or if the disk of its parent's spool does not "
-                                "answer.");
+PyDoc_STRVAR(child_records_doc,
+             "child_records() -> bool\n\n"
+             "May this forked child have a session of its own?  Not if the fork belongs "
+             "to the start of\na program, or if the disk of its parent's spool does not "
+             "answer.");
 
 static PyObject *child_records(PyObject *self, PyObject *unused)
 {
@@ -611,7 +622,10 @@ static PyMethodDef methods[] = {
     {"session", session, METH_NOARGS, session_doc},
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
-    {"await_program", await_program, METH_NOARGS, await_program_doc},
+    {"after_fork_in_child", process_hooks_after_fork_child, METH_O, after_fork_in_child_doc},
+    {"after_fork_in_parent", process_hooks_after_fork_parent, METH_NOARGS,
+     after_fork_in_parent_doc},
+    {"await_program", await_program, METH_VARARGS, await_program_doc},
     {"child_records", child_records, METH_NOARGS, child_records_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
     {"flush", flush, METH_NOARGS, flush_doc},

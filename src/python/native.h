@@ -68,11 +68,18 @@ PyObject *native_summary(uint32_t generation, struct native_region_losses losses
  * forked child calls `in_child` first.  Returns 0 or -1 with an exception set. */
 int process_hooks_install(void (*in_child)(void));
 
+/* after_fork_in_child(call): calls it, for os.register_at_fork; signals that come to the child until it has returned come
+ * then.  What it raises is forgotten. */
+PyObject *process_hooks_after_fork_child(PyObject *self, PyObject *call);
+/* after_fork_in_parent(): for the same. */
+PyObject *process_hooks_after_fork_parent(PyObject *self, PyObject *unused);
+
 /* Watches code objects, of whose watchers CPython has eight; a forked child has its parent's.  Returns false if all are
  * taken. */
 bool process_hooks_watch_code(void);
-/* The session, which is paused, is resumed where the interpreter's main hands over to the program. */
-void process_hooks_await_program(void);
+/* Where the interpreter's main hands over to the program the session, which is paused, `resumes`, and interrupts, which
+ * are blocked, are let through. */
+void process_hooks_await_program(bool resumes, bool lets_through);
 void process_hooks_unwatch_code(void);
 bool process_hooks_watches_code(void);
 
@@ -138,8 +145,9 @@ struct start_options {
     int paused;         /* until resume() */
     PyObject *filter, *keep, *lines_of, *arguments_of, *usage_of; /* borrowed; NULL: none */
     uint32_t max_calls; /* so many are kept all (kept_calls.h) */
-    PyObject *call_cost; /* borrowed; (call_ns, inside_ns, usual_ticks) of another process; NULL: it is measured */
-    uint32_t usage;     /* enum usage_kinds: what is recorded of them */
+    PyObject *
+        call_cost; /* borrowed; (call_ns, inside_ns, usual_ticks) of another process; NULL: it is measured */
+    uint32_t usage; /* enum usage_kinds: what is recorded of them */
     PyObject *
         own; /* borrowed; what the files of functions begin with that are not recorded; NULL: none */
 };

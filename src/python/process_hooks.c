@@ -9,6 +9,7 @@
 
 #include <Python.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "emit.h"
@@ -18,10 +19,15 @@
 #include "loader_lock.h"
 #include "sampler.h"
 
-#define PROGRAM_RUNS "cpython.run_" /* the audit events of the interpreter's main: a file, a module, a command... */
+#define PROGRAM_RUNS                                                                               \
+    "cpython.run_" /* the audit events of the interpreter's main: a file, a module, a command... */
+
+static __thread bool forks_by_python; /* PyOS_AfterFork_Child comes after this fork */
+static sigset_t held_mask;            /* the thread's before its signals were held, in a child */
+static bool holds_signals;
 
 static int watcher = -1;
-static bool program_awaited;
+static bool program_awaited, program_resumes, program_interruptible;
 static void (*in_forked_child)(void); /* NULL: not installed */
 
 static void without_gil(void (*what)(void *), void *arg)
@@ -43,8 +49,49 @@ static void after_fork_parent(void)
     sampler_after_fork_parent(!spawns_forks());
 }
 
+/* In a child: a handler of the program's that is Python code would run in ours, and what it raises would be lost. */
+static void hold_signals(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    sigdelset(&all, SIGTRAP); /* our own */
+    sigdelset(&all, SIGPROF);
+    holds_signals = !pthread_sigmask(SIG_SETMASK, &all, &held_mask);
+}
+
+static void release_signals(void)
+{
+    if (holds_signals)
+        pthread_sigmask(SIG_SETMASK, &held_mask, NULL);
+    holds_signals = false;
+}
+
+PyObject *process_hooks_after_fork_child(PyObject *self, PyObject *call)
+{
+    (void)self;
+    forks_by_python = false;
+    Py_XDECREF(PyObject_CallNoArgs(call));
+    PyErr_Clear(); /* near the recursion's limit nothing can be called */
+    release_signals();
+    Py_RETURN_NONE;
+}
+
+PyObject *process_hooks_after_fork_parent(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    forks_by_python = false; /* also where it has failed */
+    Py_RETURN_NONE;
+}
+
 static void after_fork_child(void)
 {
+    if (forks_by_python)
+        hold_signals();
     in_forked_child();
     leave_unwatch();
     watcher_forget();
@@ -64,14 +111,23 @@ static int on_code_event(PyCodeEvent event, PyCodeObject *code)
     return 0;
 }
 
-void process_hooks_await_program(void)
+void process_hooks_await_program(bool resumes, bool lets_through)
 {
     program_awaited = true;
+    program_resumes = resumes;
+    program_interruptible = lets_through;
 }
 
 static int resume_at_program(void)
 {
+    sigset_t interrupt;
     program_awaited = false;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    if (program_interruptible)
+        pthread_sigmask(SIG_UNBLOCK, &interrupt, NULL);
+    if (!program_resumes)
+        return 0;
     sampler_resume();
     return instrument_resume();
 }
@@ -81,6 +137,10 @@ static int on_audit(const char *event, PyObject *args, void *data)
     (void)data;
     if (!sampler_running())
         return 0;
+    if (!strcmp(event, "os.fork") || !strcmp(event, "os.forkpty")) {
+        forks_by_python = true;
+        return 0;
+    }
     if (program_awaited && !strncmp(event, PROGRAM_RUNS, strlen(PROGRAM_RUNS)))
         return resume_at_program();
     if (!strncmp(event, "sys.", 4)) {

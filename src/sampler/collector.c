@@ -41,6 +41,8 @@
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
 
+#define CHILD_MAX_NS 1000000000ull /* for the collector of a forked child to begin */
+
 /* When it last did what it does now and then. */
 struct done {
     uint64_t drained, counted, looked;
@@ -409,6 +411,19 @@ static void wait_until_ready(void *session)
     pthread_mutex_unlock(&session_lock);
 }
 
+/* In a forked child the loader's lock may be another's, who is not here (glibc does not make it new): then the
+ * collector, which holds session_lock, waits for it for ever, and is left to that. */
+static int wait_in_child(struct session *s)
+{
+    for (uint64_t from = clock_now_ns(); !atomic_load(&s->ready); clock_sleep_ns(20000))
+        if (clock_now_ns() - from > CHILD_MAX_NS) {
+            atomic_store(&s->stop_wanted, 1);
+            session_forget_in_child();
+            return -EDEADLK;
+        }
+    return 0;
+}
+
 int collector_start(struct session *s)
 {
     pthread_cond_init(&s->is_ready, NULL);
@@ -420,6 +435,8 @@ int collector_start(struct session *s)
     if (error)
         return -error;
     pthread_setname_np(s->collector, "pyhybrid");
+    if (s->in_forked_child)
+        return wait_in_child(s);
     session_block(wait_until_ready, s);
     return 0;
 }

@@ -128,7 +128,9 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     if (error)
         return fail(info, error, "guarded reads of memory");
     libraries_use_table(o->module_table);
-    session_block(update_table, NULL);
+    if (!o->inherits) /* the parent's holds, and the collector renews it */
+        session_block(update_table, NULL);
+    s->in_forked_child = o->inherits;
     s->main_stack_high = o->inherits ? found.main_stack_high : find_main_stack_high();
     s->layout = found.layout;
     if (!o->inherits && (error = calibrate(s, info)))
@@ -265,7 +267,8 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         wait_for_handlers();
         give_back_signals(s);
         session_set(NULL);
-        dispose(s);
+        if (error != -EDEADLK) /* the collector is still there */
+            dispose(s);
         return fail(info, error, "the sampling clock");
     }
     if (measure)

@@ -81,6 +81,7 @@ struct session {
     struct task_list tasks;
     struct own_fd status;   /* /proc/self/status */
     bool looks;             /* sampler_set_look */
+    bool in_forked_child;   /* sampler_options.inherits */
     bool look_again;        /* for threads, whether or not the list has changed */
     uint64_t scan_after_ns; /* the next list of threads */
     uint64_t start_ns, start_cpu_ns;

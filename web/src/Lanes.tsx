@@ -117,7 +117,7 @@ export function Lanes(props: LanesProps) {
               >
                 <span class="name">
                   <span>{row.name}</span>
-                  {row.killed && <b class="amber" title="killed"> ✕</b>}
+                  {row.cut_off && <b class="amber" title="cut off"> ✕</b>}
                   {row.more && <small> {row.more}</small>}
                 </span>
                 <span class="muted">{percent(weightOf(row.threads), weight)}</span>
@@ -172,15 +172,15 @@ function drawScale(context: CanvasRenderingContext2D, text: string, y: number, c
   context.fillText(text, 2, y + 2);
 }
 
-/** When they lived; red: where one was killed. */
+/** When they lived; red: where one was cut off. */
 function drawLives(context: CanvasRenderingContext2D, processes: readonly number[], profile: Profile, y: number, width: number, colors: Palette): void {
   for (const each of processes) {
-    const { began, end, killed } = profile.meta.processes[each]!;
+    const { began, end, cut_off } = profile.meta.processes[each]!;
     const [from, to] = [began, Math.min(end ?? profile.end, profile.end)].map((ns) => (ns / profile.end) * width) as [number, number];
     context.fillStyle = colors.axis;
     context.fillRect(from, y + LANE - 2, Math.max(1, to - from), 1);
     context.fillStyle = colors.waiting;
-    if (killed) context.fillRect(to - 1, y + 2, 2, LANE - 3);
+    if (cut_off) context.fillRect(to - 1, y + 2, 2, LANE - 3);
   }
 }
 

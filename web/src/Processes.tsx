@@ -41,9 +41,9 @@ export function chosenName(profile: Profile, chosen: readonly number[]): string 
 
 /** What there is to say of one. */
 export function describe(profile: Profile, process: number): string {
-  const { pid, parent, how, killed, command } = profile.meta.processes[process]!;
+  const { pid, parent, how, cut_off, command } = profile.meta.processes[process]!;
   const began = parent !== null && BEGAN[how] ? `, ${BEGAN[how]} by ${parent}` : "";
-  return `${profile.processName(process)}, pid ${pid}${began}${killed ? ", killed" : ""}: ${command}`;
+  return `${profile.processName(process)}, pid ${pid}${began}${cut_off ? ", cut off" : ""}: ${command}`;
 }
 
 export function Processes({ profile, processes, change }: { profile: Profile; processes: readonly number[]; change: Change }) {
@@ -70,7 +70,7 @@ export function Processes({ profile, processes, change }: { profile: Profile; pr
                   {percent(each.share, 1)} <small>{time(each.cpu_ns)}</small>
                 </span>
                 <b>{profile.meta.groups[group]}</b>
-                {each.killed > 0 && <span class="amber">{each.n > 1 ? `${each.killed} killed` : "killed"}</span>}
+                {each.cut_off > 0 && <span class="amber">{each.n > 1 ? `${each.cut_off} cut off` : "cut off"}</span>}
               </button>
             </li>
           );

@@ -19,7 +19,7 @@ export interface Row {
   threads: number[];
   /** What a click chooses; null: its thread. */
   processes: number[] | null;
-  killed: boolean;
+  cut_off: boolean;
   /** Are rows below it shown?  null: it has none. */
   isOpen: boolean | null;
 }
@@ -44,18 +44,18 @@ export function laneRows(profile: Profile, turned: ReadonlyMap<string, boolean>,
   const rows: Row[] = [];
   const add = (process: number, depth: number) => {
     const threads = profile.threadsOf[process]!;
-    const { pid, killed } = profile.meta.processes[process]!;
+    const { pid, cut_off } = profile.meta.processes[process]!;
     const key = `process ${process}`;
     const isOpen = threads.length > 1 ? (open.get(key) ?? turned.get(key) ?? false) : null;
-    rows.push({ key, name: profile.processName(process), more: `${pid}`, help: describe(profile, process), depth, threads, processes: [process], killed, isOpen });
+    rows.push({ key, name: profile.processName(process), more: `${pid}`, help: describe(profile, process), depth, threads, processes: [process], cut_off, isOpen });
     if (isOpen) rows.push(...byWeight(threads).map((i) => threadRow(profile, i, depth + 1)));
   };
   shown.forEach((members, group) => {
     if (members.length === 1) return add(members[0]!, 0);
     const key = `group ${group}`;
-    const killed = profile.summary.processes[group]!.killed;
-    const help = `${profile.meta.groups[group]}, added up${killed ? `; ${killed} killed` : ""}`;
-    rows.push({ key, name: profile.meta.groups[group]!.replace(/ \(.*\)$/, ""), more: "", help, depth: 0, threads: members.flatMap((each) => profile.threadsOf[each]!), processes: members, killed: killed > 0, isOpen: open.get(key)! });
+    const cut_off = profile.summary.processes[group]!.cut_off;
+    const help = `${profile.meta.groups[group]}, added up${cut_off ? `; ${cut_off} cut off` : ""}`;
+    rows.push({ key, name: profile.meta.groups[group]!.replace(/ \(.*\)$/, ""), more: "", help, depth: 0, threads: members.flatMap((each) => profile.threadsOf[each]!), processes: members, cut_off: cut_off > 0, isOpen: open.get(key)! });
     if (open.get(key)) for (const each of members) add(each, 1);
   });
   return { rows, nMore: Math.max(0, groups.length - ROOM) };
@@ -63,7 +63,7 @@ export function laneRows(profile: Profile, turned: ReadonlyMap<string, boolean>,
 
 function threadRow(profile: Profile, thread: number, depth: number): Row {
   const { name, tid } = profile.threads[thread]!;
-  return { key: `thread ${thread}`, name, more: "", help: `${profile.threadName(thread)}, tid ${tid}`, depth, threads: [thread], processes: null, killed: false, isOpen: null };
+  return { key: `thread ${thread}`, name, more: "", help: `${profile.threadName(thread)}, tid ${tid}`, depth, threads: [thread], processes: null, cut_off: false, isOpen: null };
 }
 
 export interface Bins {

@@ -99,7 +99,7 @@ export interface ProcessMeta {
   began: number;
   /** null: not known */
   end: number | null;
-  killed: boolean;
+  cut_off: boolean;
 }
 
 /** Hold what the page knows of a file. */
@@ -280,7 +280,7 @@ export interface ProcessGroup {
   share: number;
   samples: number;
   calls: number;
-  killed: number;
+  cut_off: number;
 }
 
 /** A finding is a sentence, the command that shows more, and the numbers behind it. */

@@ -43,7 +43,7 @@ def _names(profile: Profile, process: ProcessFigures) -> Iterator[str]:
     yield process.role
     yield "" if process.rank is None else f"rank {process.rank}"
     row = profile.processes[process.id]
-    yield program_of(row)
+    yield program_of(row.argv, row.executable)
     yield os.path.basename(row.executable or "")
     yield " ".join(row.argv)
     for thread in profile.threads.values():

@@ -17,7 +17,7 @@ import pytest
 from support import Run, check_invariants
 
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.processes import KILLED, ProcessFigures, grouped, processes_of
+from pyhybrid.views.processes import CUT_OFF, ProcessFigures, grouped, processes_of
 
 BURN = """
 import time
@@ -319,7 +319,7 @@ def test_a_killed_child(pyhybrid: Callable[..., Run], number: str) -> None:
     run = pyhybrid("-c", KILLED_CHILD.format(signal=number))
     profile = run.profile()
     (child,) = children(profile)
-    assert child.end == KILLED
+    assert child.end == CUT_OFF
     assert child.cpu_ns > 500_000_000
     names = {profile.frames[profile.nodes.frame[row.node]].name: row for row in profile.exact}
     assert names["outer"].total_ns > 100_000_000
@@ -375,7 +375,104 @@ def test_a_child_that_goes_on(pyhybrid: Callable[..., Run]) -> None:
         text=True,
     )
     assert result.returncode == 0, result.stderr
-    assert sum(calls_by_process(run.profile("all.pyhybrid"), "square").values()) == 75
+    merged = run.profile("all.pyhybrid")
+    assert sum(calls_by_process(merged, "square").values()) == 75
+    assert merged.meta["still_running"] == []
+
+
+CLOSES_ALL = f"""
+import os, sys, time
+{WORK}
+if not os.fork():
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    work(70)
+    while not os.path.exists("end"):
+        time.sleep(0.01)
+    os._exit(0)
+time.sleep(0.3)
+"""
+
+
+@pytest.mark.further
+def test_a_daemon_that_closes_all_descriptors(pyhybrid: Callable[..., Run]) -> None:
+    """It has no lock, but it lives."""
+    run = pyhybrid("-c", CLOSES_ALL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    (pid,) = run.profile().meta["still_running"]
+    run.path("end").touch()
+    assert list(run.path("out.pyhybrid.parts").glob(f"{pid}-*.part"))
+
+
+IN_LOADER = """
+import ctypes, os, threading, time
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+inside, leave = threading.Event(), threading.Event()
+@CALLBACK
+def stays(*_):
+    inside.set()
+    leave.wait()
+    return 1
+iterate = ctypes.CDLL(None).dl_iterate_phdr
+thread = threading.Thread(target=iterate, args=(stays, None))
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    os._exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+leave.set()
+thread.join()
+"""
+
+
+def test_a_fork_while_another_thread_has_the_loaders_lock(pyhybrid: Callable[..., Run]) -> None:
+    """The lock is held for ever in the child, which goes on without a profile."""
+    run = pyhybrid("-q", "-c", IN_LOADER)
+    assert run.result.stdout == "3\n"
+
+
+SIGNALLED = """
+import os, signal, time
+def handler(number, frame):
+    raise SystemExit(7)
+signal.signal(signal.SIGTERM, handler)
+codes = []
+for i in range(40):
+    child = os.fork()
+    if not child:
+        try:
+            time.sleep(10)
+        finally:
+            os._exit(7)
+    time.sleep(i * 1e-4)
+    os.kill(child, signal.SIGTERM)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(set(codes))
+"""
+
+
+def test_signals_to_a_child_that_begins(pyhybrid: Callable[..., Run]) -> None:
+    """They wait until the hook of the fork is over: its exceptions are nobody's."""
+    run = pyhybrid("-q", "-c", SIGNALLED)
+    assert (run.result.stdout, run.result.stderr) == ("{7}\n", "")
+
+
+@pytest.mark.parametrize("name", ["fcntl", "binascii", "pyhybrid"])
+def test_modules_of_the_programs_path(
+    pyhybrid: Callable[..., Run], tmp_path: Path, name: str
+) -> None:
+    """None runs because of us, in a process that is started with them."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / f"{name}.py").write_text("print('mine')")
+    environment = f"{{**os.environ, 'PYTHONPATH': {str(tmp_path / 'path')!r}}}"
+    run = pyhybrid("-q", "-c", f"{STARTS}\nstart(env={environment})")
+    assert (run.result.stdout, run.result.stderr) == ("", "")
+    assert sum(calls_by_process(run.profile(), "square").values()) == 100
+
+
+def test_options_that_are_too_long_for_a_variable(pyhybrid: Callable[..., Run]) -> None:
+    options = [word for i in range(2500) for word in ("--keep", f"a_function_of_number_{i}")]
+    run = pyhybrid(*options, "-c", f"{STARTS}\nsubprocess.run(['true'], check=True)\nstart()")
+    assert "started children are not profiled: the options are too long" in run.result.stderr
 
 
 def test_room_for_spools(pyhybrid: Callable[..., Run]) -> None:

@@ -109,7 +109,7 @@ def test_processes_are_chosen_by_groups_and_one_by_one(several: Path, browse: Br
     assert len(done["table"]) == len(groups) == 3
     for text, group in zip(done["table"], groups, strict=True):
         assert text.startswith(f"{100 * group['share']:.1f} %")
-        assert text.endswith("killed") == (group["killed"] > 0) == ("victim" in text)
+        assert text.endswith("cut off") == (group["cut_off"] > 0) == ("victim" in text)
     assert "4 processes" in done["facts"] and "not profiled" not in done["facts"]
 
 
