@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from _functools import partial
+from _functools import partial  # type: ignore[import-not-found]
 from posix import getpid  # at the end `os` may have another
 from types import ModuleType, SimpleNamespace
 

@@ -11,6 +11,7 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.processes import (
     CUT_OFF,
+    FORKS_OF,
     RANK,
     RANKS_OF,
     ProcessFigures,
@@ -70,9 +71,11 @@ def group_label(group: ProcessGroup) -> str:
         role = f" ({group.role})" if group.role else ""
         if str(pid) in group.what:
             return group.what
+        if group.what.startswith(FORKS_OF):
+            return f"a fork of {name}{role}, pid {pid}"
         rank = f"{group.what}: " if group.what.startswith(RANK) else ""
         return f"{rank}{name}{role}, pid {pid}"
-    is_word = group.role or group.what.startswith(RANKS_OF)
+    is_word = group.role or group.what.startswith((RANKS_OF, FORKS_OF))
     words = f"{group.n} {'' if is_word else 'times '}{group.what}{'s' if group.role else ''}"
     names = [name for name in group.names if name not in group.what]
     return words + (f" ({' … '.join(names)})" if names else "")

@@ -23,7 +23,7 @@ NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
 MUCH, MUCH_NS = 0.01, 50_000_000  # of the run's CPU time, and time
 # Of the children's CPU time: what they took as they began and ended is not known.
 LEAST_UNPROFILED = 0.1
-RANK, RANKS_OF = "rank ", "ranks of "
+RANK, RANKS_OF, FORKS_OF = "rank ", "ranks of ", "forks of "
 ENDED, CUT_OFF = "ended", "cut off"  # by a signal, or without a word: nothing recorded its end
 
 
@@ -143,7 +143,7 @@ def _what(process: ProcessFigures, by: str) -> str:
     if rank:
         return f"{RANKS_OF}{process.name}"
     if process.name == program_of(process.argv):  # a script's number is its own
-        return process.name
+        return f"{FORKS_OF}{process.name}" if process.how == "fork" else process.name
     return NUMBERS.sub("", process.name) or process.name
 
 
