@@ -20,6 +20,7 @@ from pyhybrid.tables.schema import Record
 WITH_VALUES = ("-W", "-X", "--check-hash-based-pycs")  # options of the interpreter
 BY = ("process", "name", "rank")  # how processes are grouped
 NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
+NO_ROOM = "disk"  # of what is left out: the spools took all that they may (capture/children.py)
 MUCH, MUCH_NS = 0.01, 50_000_000  # of the run's CPU time, and time
 # Of the children's CPU time: what they took as they began and ended is not known.
 LEAST_UNPROFILED = 0.1
@@ -154,7 +155,7 @@ class Unprofiled(Record):
     cpu_ns: int  # of those that have ended, about; 0: next to nothing
     kinds: dict[str, int]  # how many of what is left out on purpose, or for want of room
     known: bool  # they are all of these kinds
-    much: bool  # they took more than what libraries start as they are imported (lscpu, ldconfig)
+    much: bool  # they took more than what libraries start as they are imported, or had no room
 
 
 def unprofiled(profile: Profile) -> Unprofiled | None:
@@ -177,8 +178,8 @@ def unprofiled(profile: Profile) -> Unprofiled | None:
         n=n,
         cpu_ns=spent_ns,
         kinds=kinds,
-        known=n <= sum(kinds.values()),
-        much=spent_ns >= max(MUCH_NS, MUCH * sum(taken.values())),
+        known=n <= sum(kinds.values()) and NO_ROOM not in kinds,
+        much=NO_ROOM in kinds or spent_ns >= max(MUCH_NS, MUCH * sum(taken.values())),
     )
 
 

@@ -271,7 +271,8 @@ static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *co
     bool known = cost->usual_ticks;
     bool sees_ours = monitoring_look_for_others(monitoring, tool_id);
     if (start < 0 || end < 0 ||
-        (x->counts && !sees_ours && !known && calibrate_calls(x, monitoring, tool_id, start | end, cost)))
+        (x->counts && !sees_ours && !known &&
+         calibrate_calls(x, monitoring, tool_id, start | end, cost)))
         return -1;
     x->slow.usual = cost->usual_ticks;
     x->start_ticks = exact_ticks(x);

@@ -124,9 +124,10 @@ static PyObject *link_nodes(PyObject *self, PyObject *numbers)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(link_again_doc, "link_again() -> bool\n\n"
-                             "Link nodes from now on, if they were linked before: in an earlier run, or by the "
-                             "parent of\nthis forked child.");
+PyDoc_STRVAR(link_again_doc,
+             "link_again() -> bool\n\n"
+             "Link nodes from now on, if they were linked before: in an earlier run, or by the "
+             "parent of\nthis forked child.");
 
 static PyObject *link_nodes_again(PyObject *self, PyObject *unused)
 {

@@ -29,12 +29,12 @@ struct spool {
     struct posted taken;  /* the last ones: memory for the next */
     struct own_fd file;   /* never is a file written to that is not ours */
     int fd_floor;
-    char path[4096]; /* where the file is; empty: not known */
-    int error;       /* the first one; nothing is written after it */
-    uint64_t end;    /* of the file */
+    char path[4096];                  /* where the file is; empty: not known */
+    int error;                        /* the first one; nothing is written after it */
+    uint64_t end;                     /* of the file */
     _Atomic uint64_t writes_since_ns; /* 0: nothing is being written */
-    uint64_t round;  /* the one that is being written, from 1 */
-    bool is_begun;   /* something of it is written */
+    uint64_t round;                   /* the one that is being written, from 1 */
+    bool is_begun;                    /* something of it is written */
     size_t used;
     unsigned char buffer[BUFFER]; /* what comes at the file's end */
 };

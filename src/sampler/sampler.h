@@ -46,7 +46,8 @@ struct sampler_options {
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
     size_t wall_threads_length;
-    uint64_t known_period_ns, known_cost_ns; /* 0: they are measured; they are a parent's, of the same machine */
+    uint64_t known_period_ns,
+        known_cost_ns; /* 0: they are measured; they are a parent's, of the same machine */
     int inherits; /* in a forked child: engine, rate and costs are those that the parent's last start has found */
     int module_table; /* modules by our own table (libraries.h), whatever the C library can do */
     const char *backend_path; /* the libunwind backend's shared object, or NULL */

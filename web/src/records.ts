@@ -389,7 +389,7 @@ export interface Unprofiled {
   kinds: Record<string, number>;
   /** they are all of these kinds */
   known: boolean;
-  /** they took more than what libraries start as they are imported (lscpu, ldconfig) */
+  /** they took more than what libraries start as they are imported, or had no room */
   much: boolean;
 }
 

@@ -27,6 +27,7 @@ from perf_support import (
     sampled,
 )
 
+from pyhybrid.base.pseudo_frames import INTERPRETER
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.tables import Frame
@@ -77,6 +78,7 @@ def folded_of_paths(profile: Profile) -> tuple[dict[tuple[str, ...], str], set[s
         frames = frames_of(profile, row.stack)[::-1]
         path = [perf_name(f) if is_own(f) else native_name(f) for f in frames]
         names = [labels[f] for f in tree.path(tree.of_node[profile.stacks.node[row.stack]])]
+        names = names or [INTERPRETER]
         key = (perfs_thread(thread), *path)
         folded[key] = ";".join((thread, *(n.replace(";", ":") for n in names)))
         if where[profile.stacks.node[row.stack]]:
