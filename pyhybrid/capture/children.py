@@ -24,7 +24,7 @@ from pyhybrid.errors import PyhybridError
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 FOLDER, PART = ".parts", ".part"  # the run's spool and this are PREFIX.pyhybrid and what follows
@@ -47,7 +47,7 @@ class Parts:
 
     def __init__(self, spool: str, most_bytes: int) -> None:
         self._spool, self._most_bytes = spool, most_bytes
-        self.path = spool.removesuffix(PART) + FOLDER
+        self.path = folder_beside(spool)
 
     def set_aside(self) -> None:
         """Set aside what children of a killed run have left there: it is FOLDER.old.  Raises
@@ -81,7 +81,7 @@ class Parts:
 
     def leave_out(self, why: str) -> None:
         """Note that this process is not profiled."""
-        line = f"{why}\t{' '.join(argv())}".replace("\n", " ")[:500]
+        line = f"{why}\t{' '.join(sys.orig_argv)}".replace("\n", " ")[:500]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with suppress(OSError):
             os.stat(self._spool)
@@ -156,14 +156,25 @@ def named_run(text: str) -> tuple[Parts, int, dict[str, Any]] | None:
     return Parts(spool, most_bytes), pid, facts
 
 
-def argv() -> list[str]:
-    """Return the words of this process, as the kernel has them: `sys.argv` comes later."""
-    try:
-        with open("/proc/self/cmdline", "rb", buffering=0) as file:
-            words = (file.read(1 << 16) or b"").split(b"\0")[:-1]
-        return [os.fsdecode(word) for word in words]
-    except OSError:
-        return list(getattr(sys, "orig_argv", ()))
+def folder_beside(spool: str) -> str:
+    """Return the folder of the children of the run that has this spool."""
+    return spool.removesuffix(PART) + FOLDER
+
+
+# Options of the interpreter whose value is the next word.
+_WITH_VALUES = ("-W", "-X", "--check-hash-based-pycs")
+
+
+def program_of(argv: Sequence[str], executable: str | None = None) -> str:
+    """Return the script or module of a command."""
+    words = list(argv[1:])
+    while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
+        words = words[1 + (words[0] in _WITH_VALUES) :]
+    if words[:1] == ["-m"] and len(words) > 1:
+        return words[1]
+    if words[:1] == ["-c"]:
+        return "multiprocessing" if "multiprocessing.spawn" in "".join(words[1:2]) else "-c"
+    return os.path.basename(words[0] if words else executable or "?")
 
 
 def identity(how: str) -> dict[str, Any]:

@@ -49,8 +49,16 @@ def is_of_this_process(path: str) -> bool:
 
 def began_since_boot(process: str) -> float:
     """Return when a process of /proc began, in seconds of CLOCK_BOOTTIME.  Raises OSError."""
-    ticks = int(_read(f"/proc/{process}/stat").rpartition(b")")[2].split()[19])
+    ticks = int(stat_fields(process)[19])
     return ticks / posix.sysconf("SC_CLK_TCK")
+
+
+def stat_fields(process: str) -> list[bytes]:
+    """Return what /proc has of a process behind its name: state, parent... (proc_pid_stat(5)).
+
+    Raises OSError.
+    """
+    return _read(f"/proc/{process}/stat").rpartition(b")")[2].split()
 
 
 def why_not_ours(path: str) -> str:

@@ -212,10 +212,10 @@ class Profiling:
         facts = {"options": settings.of_children(), "known": known, "hardware": self._hardware}
         try:
             parts.set_aside()
-            named = parts.run(facts)
+            named = parts.run(facts) if settings.children != "fork" else ""
             if len(named) > LONGEST_VARIABLE:
                 say("started children are not profiled: the options are too long for a variable")
-            elif settings.children != "fork":
+            elif named:
                 os.environ[children.VARIABLE] = named
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -388,9 +388,10 @@ class Profiling:
         self._pause_frameworks()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        last_meta = lambda known: to_json(self._last_meta(known)).encode()  # noqa: E731
-        # (What C calls its methods a forked child's parent knows, which has the same ones.)
-        result = self.native.stop(last_meta, self.how != "fork")
+        result = self.native.stop(
+            lambda known: to_json(self._last_meta(known)).encode(),
+            self.how != "fork",  # what C calls its methods the parent knows, which has the same
+        )
         release(self.streams)
         if result is None:
             return False

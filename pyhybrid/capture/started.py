@@ -76,7 +76,7 @@ def _begin(lets_through: bool) -> bool:
         return False
     words = " ".join(sys.orig_argv)
     what = next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
-    if _is_our_own(sys.orig_argv[1:]):
+    if children.program_of(sys.orig_argv).partition(".")[0] == "pyhybrid":
         what = "run of its own"
     if what:
         parts.leave_out(what)
@@ -84,15 +84,6 @@ def _begin(lets_through: bool) -> bool:
             _serve(run, parts)
         return False
     return _prepared(run).start_as_child(parts, "start", run, lets_through=lets_through)
-
-
-def _is_our_own(words: list[str]) -> bool:
-    """Is it `python -m pyhybrid`, or the command of that name?"""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word in ("-m", "-c") or not word.startswith("-"):
-            name = following if word == "-m" else os.path.basename(word)
-            return name.partition(".")[0] == "pyhybrid"
-    return False
 
 
 def _serve(run: dict[str, Any], parts: Parts) -> None:

@@ -7,6 +7,7 @@ import os
 from pyhybrid import assemble
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.terminal_text import say
+from pyhybrid.capture.children import folder_beside
 from pyhybrid.capture.output_lock import PART, PROFILE, prefix_of
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.errors import PyhybridError, UsageError
@@ -37,13 +38,13 @@ def usual_file() -> str:
     if not is_newer(part, path):
         return path
     from pyhybrid.exporters import EXPORTERS
-    from pyhybrid.finish.all_processes import Parts, parts_beside
+    from pyhybrid.finish.all_processes import ChildSpools
     from pyhybrid.finish.finish import export, make, make_of_all
 
     try:
         with open(part, "rb") as spool:
             fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            children, known = Parts(parts_beside(part)), None
+            children, known = ChildSpools(folder_beside(part)), None
             if children.paths:
                 make_of_all(part, children, prefix)
             else:

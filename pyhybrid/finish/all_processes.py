@@ -11,8 +11,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from pyhybrid.capture.children import FOLDER, LEFT_OUT, PART, TAKEN
-from pyhybrid.capture.jit_files import began_since_boot
+from pyhybrid.capture.children import LEFT_OUT, PART, TAKEN
+from pyhybrid.capture.jit_files import began_since_boot, stat_fields
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import reader as spools
 
@@ -21,7 +21,7 @@ LOOK_S, SLACK_S = 0.02, 0.05  # the kernel's ticks are of 10 ms
 MOST_NAMED = 50  # of what is not profiled
 
 
-class Parts:
+class ChildSpools:
     """Take the spools in a folder, whose locks are this process's from then on."""
 
     def __init__(self, folder: str) -> None:
@@ -96,15 +96,10 @@ class Parts:
                 os.rmdir(self.folder)
 
 
-def parts_beside(spool: str) -> str:
-    """Return the folder of the children of the run that has this spool."""
-    return spool.removesuffix(PART) + FOLDER
-
-
 def _goes_on(path: str) -> bool:
     """Does the process still live that made it?  Another one of its number began later."""
     with suppress(OSError):
-        if _stat(_pid(path))[0] in "ZX":  # its parent has not asked for its end yet
+        if stat_fields(str(_pid(path)))[0] in b"ZX":  # its parent has not asked for its end yet
             return False
         age_s = time.monotonic() - _began(path) / 1e9
         lives_s = time.clock_gettime(time.CLOCK_BOOTTIME) - began_since_boot(str(_pid(path)))
@@ -128,14 +123,8 @@ def _end_with(run: int, paths: list[str]) -> bool:
 def _parent(pid: int) -> int:
     """Return its parent's number; 0: it is gone."""
     with suppress(OSError):
-        return int(_stat(pid)[1])
+        return int(stat_fields(str(pid))[1])
     return 0
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields behind its name: state, parent... (proc_pid_stat(5)).  Raises OSError."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].decode().split()
 
 
 def _pid(path: str) -> int:

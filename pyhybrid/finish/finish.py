@@ -23,7 +23,7 @@ from pyhybrid.capture.finisher import EXPORT_FAILED, KILLED, UNTIL_END, start_ti
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
 from pyhybrid.exporters.destination import export_to, replacing
-from pyhybrid.finish.all_processes import Parts
+from pyhybrid.finish.all_processes import ChildSpools
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.symbols.resolve import Loader
@@ -127,7 +127,7 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
 
 
-def make_of_all(spool_path: str, parts: Parts, prefix: str) -> str:
+def make_of_all(spool_path: str, parts: ChildSpools, prefix: str) -> str:
     """Write `PREFIX.pyhybrid` from the spool and those of the children, and return its path."""
     from pyhybrid.merge.merge import merge
 
@@ -326,7 +326,7 @@ def main(argv: list[str] | None = None) -> int:
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
         parts: Made | None
-        children = Parts(options["--children"]) if "--children" in options else None
+        children = ChildSpools(options["--children"]) if "--children" in options else None
         if children and (children.paths or children.metadata()):
             path, parts = make_of_all(spool, children, prefix), None
         elif _needs_debug_info(formats, summary):

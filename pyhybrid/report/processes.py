@@ -132,7 +132,7 @@ def _began(process: ProcessFigures) -> str:
 
 
 def _label(process: ProcessFigures) -> str:
-    rank = "" if process.rank is None else f"rank {process.rank}: "
+    rank = "" if process.rank is None else f"{RANK}{process.rank}: "
     role = f" ({process.role})" if process.role else ""
     return f"{rank}{process.name}{role}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,12 +11,12 @@ from typing import Any
 
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid.capture.children import program_of
 from pyhybrid.merge import IDENTITY
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 
-WITH_VALUES = ("-W", "-X", "--check-hash-based-pycs")  # options of the interpreter
 BY = ("process", "name", "rank")  # how processes are grouped
 NUMBERS = re.compile(r"[-_ :.#]*\d+")  # what those of a pool differ by
 NO_ROOM = "disk"  # of what is left out: the spools took all that they may (capture/children.py)
@@ -65,6 +64,10 @@ class ProcessGroup(Record):
 
 def processes_of(profile: Profile) -> list[ProcessFigures]:
     """Return them, the first one first, then in the order of their begin."""
+    return profile.once(_processes)
+
+
+def _processes(profile: Profile) -> list[ProcessFigures]:
     known, roles = identities(profile), _roles(profile)
     first = profile.processes[min(profile.processes)]
     calls: dict[int, int] = dict(
@@ -160,6 +163,10 @@ class Unprofiled(Record):
 
 def unprofiled(profile: Profile) -> Unprofiled | None:
     """Return what is known of them; None: there are none."""
+    return profile.once(_unprofiled)
+
+
+def _unprofiled(profile: Profile) -> Unprofiled | None:
     known = identities(profile)
     profiled = [n for n, facts in known.items() if facts.get("how", "root") != "root"]
     process, meta = profile.process, profile.meta
@@ -205,18 +212,6 @@ def identities(profile: Profile) -> dict[int, dict[str, Any]]:
         if number in of_each:
             of_each[number][key] = json.loads(value)
     return of_each
-
-
-def program_of(argv: Sequence[str], executable: str | None = None) -> str:
-    """Return the script or module of a command."""
-    words = list(argv[1:])
-    while words and words[0].startswith("-") and words[0] not in ("-m", "-c"):
-        words = words[1 + (words[0] in WITH_VALUES) :]
-    if words[:1] == ["-m"] and len(words) > 1:
-        return words[1]
-    if words[:1] == ["-c"]:
-        return "multiprocessing" if "multiprocessing.spawn" in "".join(words[1:2]) else "-c"
-    return os.path.basename(words[0] if words else executable or "?")
 
 
 def _roles(profile: Profile) -> dict[int, str]:

@@ -137,10 +137,6 @@ static int on_audit(const char *event, PyObject *args, void *data)
     (void)data;
     if (!sampler_running())
         return 0;
-    if (!strcmp(event, "os.fork") || !strcmp(event, "os.forkpty")) {
-        forks_by_python = true;
-        return 0;
-    }
     if (program_awaited && !strncmp(event, PROGRAM_RUNS, strlen(PROGRAM_RUNS)))
         return resume_at_program();
     if (!strncmp(event, "sys.", 4)) {
@@ -152,6 +148,8 @@ static int on_audit(const char *event, PyObject *args, void *data)
     } else if (!strncmp(event, "_thread.start_", strlen("_thread.start_"))) {
         if (!sampler_exact() && PyTuple_GET_SIZE(args))
             instrument_meet_thread(PyTuple_GET_ITEM(args, 0));
+    } else if (!strcmp(event, "os.fork") || !strcmp(event, "os.forkpty")) {
+        forks_by_python = true;
     } else if (strcmp(event, "os.exec")) {
         spawns_audit(event);
     } else if (!leave_by_exec(args)) {

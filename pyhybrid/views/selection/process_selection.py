@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pyhybrid.capture.children import program_of
 from pyhybrid.errors import PyhybridError
 from pyhybrid.merge import merged_meta
 from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.processes import ProcessFigures, processes_of, program_of
+from pyhybrid.views.processes import RANK, ProcessFigures, processes_of
 
 N_SHOWN = 8
 
@@ -41,7 +42,7 @@ def _names(profile: Profile, process: ProcessFigures) -> Iterator[str]:
     yield str(process.pid)
     yield process.name
     yield process.role
-    yield "" if process.rank is None else f"rank {process.rank}"
+    yield "" if process.rank is None else f"{RANK}{process.rank}"
     row = profile.processes[process.id]
     yield program_of(row.argv, row.executable)
     yield os.path.basename(row.executable or "")
