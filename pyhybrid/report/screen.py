@@ -326,7 +326,7 @@ def _measured(s: Summary) -> Line:
     by_c = "" if c is None else f", {c:,} of {calls.n_c_traced:,} C functions"
     but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
     if n := sum(each.cut_off for each in s.processes):
-        but += f" but the last second of {n} process{'es' * (n > 1)} cut off"
+        but += f" but the last tenth of a second of {n} process{'es' * (n > 1)} cut off"
     counted = f"{calls.calls:,} of {calls.n_traced:,} Python functions{by_c}, all counted{but}"
     if run.mode == "trace":
         return fact("calls", counted)

@@ -150,6 +150,9 @@ static int on_audit(const char *event, PyObject *args, void *data)
             instrument_meet_thread(PyTuple_GET_ITEM(args, 0));
     } else if (!strcmp(event, "os.fork") || !strcmp(event, "os.forkpty")) {
         forks_by_python = true;
+    } else if (!strcmp(event, "os.kill") || !strcmp(event, "os.killpg") ||
+               !strcmp(event, "signal.pthread_kill")) {
+        leave_by_kill(event, args);
     } else if (strcmp(event, "os.exec")) {
         spawns_audit(event);
     } else if (!leave_by_exec(args)) {

@@ -1,8 +1,8 @@
 /* The collector: a thread of ours in the profiled process.
  *
  * Every 10 ms it looks for new and ended threads and gives the new ones a clock; every 50 ms (or
- * when a ring fills up) it drains the rings into the spool; what the exact half counted is written when it has run
- * for twice as long as the last time, at most every second: so much is lost of a process that is killed.
+ * when a ring fills up) it drains the rings into the spool; what the exact half counted is written with that,
+ * or as seldom as that takes a hundredth of the time: so much is lost of a process that is killed.
  * Where threads inherit their clock and none came or went of late, it looks only when it drains: each look
  * takes a processor from a thread that others may wait for, which costs a parallel program twice.
  * It may wake up 2 ms late, with an interrupt that comes anyway: one of its own would cost a virtual machine about as
@@ -37,15 +37,17 @@
 #define DRAIN_NS 50000000ull
 #define QUIET_AFTER_NS 100000000ull
 #define SECOND_NS 1000000000ull
+#define COUNTS_NS 45000000ull /* with every drain */
+#define COUNTS_SHARE 100      /* they are written for a hundredth of the time at most */
 #define LOOKS_MANY 4
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
 
 #define CHILD_MAX_NS 1000000000ull /* for the collector of a forked child to begin */
 
-/* When it last did what it does now and then. */
+/* When it last did what it does now and then; what writing the counts took. */
 struct done {
-    uint64_t drained, counted, looked;
+    uint64_t drained, counted, looked, counting_ns;
 };
 
 /* The thread's CPU time at `cpu_ns` by its clock, without what it spent while nothing counted. */
@@ -237,10 +239,22 @@ static void snapshot_if_sampled(struct session *s, struct thread *t)
 }
 
 /* Of a young process little is lost, too. */
-static uint64_t snapshot_after(const struct session *s, uint64_t now)
+static uint64_t snapshot_after(const struct session *s, uint64_t now, uint64_t took_ns)
 {
-    uint64_t half = (now - s->start_ns) / 2;
-    return half < SECOND_NS ? half : SECOND_NS;
+    uint64_t after = (now - s->start_ns) / 2;
+    if (after > COUNTS_NS)
+        after = COUNTS_NS;
+    if (after < COUNTS_SHARE * took_ns)
+        after = COUNTS_SHARE * took_ns;
+    return after < SECOND_NS ? after : SECOND_NS;
+}
+
+static void write_counts(struct session *s, struct done *done)
+{
+    uint64_t began = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    session_each(s, collector_snapshot);
+    drain_exact(s->drain, &s->registry, false);
+    done->counting_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - began;
 }
 
 static void tick(struct session *s, uint64_t now, struct done *done)
@@ -272,10 +286,9 @@ static void tick(struct session *s, uint64_t now, struct done *done)
             keep_apart_if_many(s);
         }
         give_way_if_it_must(s, true);
-        if (now - done->counted >= snapshot_after(s, now)) {
+        if (now - done->counted >= snapshot_after(s, now, done->counting_ns)) {
             done->counted = now;
-            session_each(s, collector_snapshot);
-            drain_exact(s->drain, &s->registry, false);
+            write_counts(s, done);
         }
         drain_folds(s->drain);
         spool_commit(s->spool);
@@ -350,7 +363,7 @@ static void *collect(void *arg)
 {
     struct session *s = arg;
     uint64_t now = clock_now_ns(), next = now;
-    struct done done = {now, now, now};
+    struct done done = {now, now, now, 0};
     atomic_store(&s->collector_tid, (int)syscall(SYS_gettid));
     prctl(PR_SET_TIMERSLACK, SLACK_NS);
     pthread_mutex_lock(&session_lock);

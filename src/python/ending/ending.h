@@ -89,6 +89,9 @@ void leave_unwatch(void);
 /* Call it before os.exec*(), with the audit event's path, arguments, environment.  Returns true if the callback has
  * been called. */
 bool leave_by_exec(PyObject *args);
+/* Call it before os.kill(), os.killpg() and signal.pthread_kill(), with the audit event: what was measured is in the
+ * spool if that ends this process.  Sets no exception. */
+void leave_by_kill(const char *event, PyObject *args);
 
 /* --- own_process.c ------------------------------------------------------------------------------- */
 

@@ -1,7 +1,9 @@
-/* leave.c - the program ends without exit(): by os._exit(), or by exec, and its profile is made all the same.
+/* leave.c - the program ends without exit(): by os._exit(), by exec, or by a signal that it sends itself, and its
+ * profile is made all the same.
  *
  * os._exit() waits for it, with the GIL, so that no thread goes on in Python.  Before an exec the profile ends, if
- * that is sure to succeed (as far as one can know): what fails, as a search through $PATH does, is no end.
+ * that is sure to succeed (as far as one can know): what fails, as a search through $PATH does, is no end.  Before a
+ * signal that ends the process (workers of uvicorn raise the one that they have handled) the spool gets what there is.
  *
  * Context: with the GIL.
  */
@@ -10,6 +12,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -75,6 +78,69 @@ static PyObject *exit_at_once(PyObject *module, PyObject *const *args, Py_ssize_
         exit_wait_now();
     }
     return original(module, args, n, names);
+}
+
+/* Does it end the process, as far as one can know? */
+static bool is_deadly(int number)
+{
+    struct sigaction action;
+    switch (number) {
+    case SIGKILL:
+        return true;
+    case SIGCHLD:
+    case SIGCONT:
+    case SIGURG:
+    case SIGWINCH:
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+        return false;
+    }
+    return number > 0 && !sigaction(number, NULL, &action) && action.sa_handler == SIG_DFL;
+}
+
+static PyObject *raise_at_once(PyObject *module, PyObject *number);
+
+static struct method_swap raise_swap = {
+    .module = "_signal", .name = "raise_signal", .flags = METH_O, .ours = raise_at_once};
+
+/* signal.raise_signal(number), in place of signalmodule.c's. */
+static PyObject *raise_at_once(PyObject *module, PyObject *number)
+{
+    if (is_status(number) && is_deadly((int)PyLong_AsLong(number)))
+        sampler_flush();
+    return raise_swap.original(module, number);
+}
+
+static PyObject *abort_at_once(PyObject *module, PyObject *unused);
+
+static struct method_swap abort_swap = {
+    .module = "posix", .name = "abort", .flags = METH_NOARGS, .ours = abort_at_once};
+
+/* os.abort(), in place of posixmodule.c's. */
+static PyObject *abort_at_once(PyObject *module, PyObject *unused)
+{
+    sampler_flush();
+    return abort_swap.original(module, unused);
+}
+
+void leave_by_kill(const char *event, PyObject *args)
+{
+    long to, number;
+    bool own;
+    if (!PyArg_ParseTuple(args, "ll", &to, &number)) {
+        PyErr_Clear();
+        return;
+    }
+    if (!strcmp(event, "os.kill"))
+        own = to == getpid() || to == 0 || to == -1 || to == -getpgrp();
+    else if (!strcmp(event, "os.killpg"))
+        own = to == 0 || to == getpgrp();
+    else
+        own = !strcmp(event, "signal.pthread_kill");
+    if (own && is_deadly((int)number))
+        sampler_flush();
 }
 
 /* Is it a program, or a script that names its interpreter? */
@@ -188,6 +254,8 @@ void leave_watch(PyObject *call)
     self = getpid();
     callback = Py_NewRef(call);
     method_swap_in(&swap);
+    method_swap_in(&raise_swap);
+    method_swap_in(&abort_swap);
 }
 
 void leave_unwatch(void)
@@ -196,4 +264,6 @@ void leave_unwatch(void)
         Py_CLEAR(callback);
     callback = NULL;
     method_swap_out(&swap);
+    method_swap_out(&raise_swap);
+    method_swap_out(&abort_swap);
 }

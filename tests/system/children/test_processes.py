@@ -293,6 +293,7 @@ def test_only_forked_ones(pyhybrid: Callable[..., Run]) -> None:
     assert sum(calls_by_process(profile, "square").values()) == 100
 
 
+NO_CORES = "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
 KILLED_CHILD = f"""
 import os, signal, sys, time
 {BURN}
@@ -326,6 +327,32 @@ def test_a_killed_child(pyhybrid: Callable[..., Run], number: str) -> None:
     assert "was killed" not in run.result.stderr  # that is so of the run, which was not
 
 
+ENDS_ITSELF = f"""
+import os, signal
+{WORK}
+for end in (
+    lambda: signal.raise_signal(signal.SIGTERM),
+    lambda: os.kill(os.getpid(), signal.SIGKILL),
+    lambda: os.killpg(0, signal.SIGINT),
+    lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1),
+    os.abort,
+):
+    if not os.fork():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.setpgid(0, 0)
+        work(100)
+        end()
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_children_that_send_themselves_a_signal(pyhybrid: Callable[..., Run]) -> None:
+    """Every call is in the profile, up to that one."""
+    run = pyhybrid("-c", f"import resource, threading\n{NO_CORES}\n{ENDS_ITSELF}")
+    assert run.result.stdout.split() == ["-15", "-9", "-2", "-10", "-6"]
+    assert list(calls_by_process(run.profile(), "square").values()) == [100] * 5
+
+
 def test_a_killed_run(pyhybrid: Callable[..., Run]) -> None:
     """The first report makes the files of it and of its children."""
     program = f"{FORKS}\nimport signal\nos.kill(os.getpid(), signal.SIGKILL)"
@@ -337,8 +364,7 @@ def test_a_killed_run(pyhybrid: Callable[..., Run]) -> None:
     report = [sys.executable, "-P", "-m", "pyhybrid", "report", "processes"]
     subprocess.run(report, cwd=run.folder, capture_output=True, check=True)
     profile = run.profile()
-    # (Of itself the last second is lost.)
-    assert sorted(calls_by_process(profile, "square").values())[-2:] == [100, 100]
+    assert sorted(calls_by_process(profile, "square").values()) == [10, 100, 100]
     assert not list(run.folder.glob("*.part*"))
 
 

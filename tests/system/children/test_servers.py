@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,7 @@ SERVERS = {
     ),
     "uvicorn": ("uvicorn", "--workers", "2", "--uds", "socket", "app:asgi"),
 }
+HAS_STARTED = re.compile(rb"Booting worker|Application startup complete")
 N_REQUESTS = 40
 
 
@@ -70,10 +72,19 @@ def answers(folder: Path) -> bool:
     try:
         connection.request("GET", "/")
         return connection.getresponse().status == 200
-    except OSError:
-        return False
     finally:
         connection.close()
+
+
+def wait_for_workers(server: subprocess.Popen[bytes]) -> None:
+    """Both have said that they serve."""
+    assert server.stderr
+    left = 2
+    while left:
+        line = server.stderr.readline()
+        assert line, "it has ended"
+        left -= bool(HAS_STARTED.search(line))
+    threading.Thread(target=server.stderr.read, daemon=True).start()
 
 
 def calls(profile: Profile, name: str) -> int:
@@ -87,20 +98,16 @@ def test_workers_of_a_server(tmp_path: Path, name: str) -> None:
     (tmp_path / "app.py").write_text(APP)
     command = [sys.executable, "-m", "pyhybrid", "-q", "-m", *SERVERS[name]]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as server:
         try:
-            end = time.monotonic() + PATIENCE_S
-            n = 0
-            while not (n := n + answers(tmp_path)):
-                assert server.poll() is None and time.monotonic() < end
-                time.sleep(0.05)
-            n += sum(answers(tmp_path) for _ in range(N_REQUESTS))
+            wait_for_workers(server)
+            n = sum(answers(tmp_path) for _ in range(N_REQUESTS))
             server.send_signal(signal.SIGTERM)
             assert server.wait(PATIENCE_S) == 0
         finally:
             server.kill()
-    assert n == N_REQUESTS + 1
+    assert n == N_REQUESTS
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         check_invariants(profile)
         roles = Counter(each.role for each in processes_of(profile))

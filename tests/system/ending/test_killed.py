@@ -1,4 +1,4 @@
-"""Programs that end without an end: the .part has all up to its last second of counts."""
+"""Programs that end without an end: the .part has all up to its last tenth of a second."""
 
 from __future__ import annotations
 

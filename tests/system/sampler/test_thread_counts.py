@@ -373,14 +373,12 @@ SHORT = """
 """
 
 
-# Where processors are short a tick meets those that wait for one less often than by chance.
-MEASURES = (
-    pytest.mark.alone,
-    pytest.mark.long("starts 76,000 threads, for errors as small as its bounds"),
-)
+MANY_THREADS = pytest.mark.long("starts 76,000 threads, for errors as small as its bounds")
 ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
 
 
+# Where processors are short a tick meets those that wait for one less often than by chance.
+@pytest.mark.alone
 @pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("engine", "mode", "lengths", "seconds", "points"),
@@ -388,7 +386,9 @@ ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
         ("auto", "hybrid", (0.4,), 1.2, 8),
         pytest.param("timer", "sample", (0.4,), 1.2, 8, marks=pytest.mark.once),
         *(
-            pytest.param(engine, mode, lengths, 4, 5, marks=[pytest.mark.slow, *MEASURES, *marks])
+            pytest.param(
+                engine, mode, lengths, 4, 5, marks=[pytest.mark.slow, MANY_THREADS, *marks]
+            )
             for engine, lengths, marks in (
                 ("auto", ALL_LENGTHS, ()),
                 ("timer", ALL_LENGTHS, ()),
