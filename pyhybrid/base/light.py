@@ -33,3 +33,19 @@ def to_json(value: Any) -> str:
     """
     encode = make_encoder(None, str, encode_basestring_ascii, None, ": ", ", ", False, False, True)
     return "".join(encode(value, 0))
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Is the name as in the pattern, where each `*` stands for any text?"""
+    first, *others = pattern.split("*")
+    if not others:
+        return name == pattern
+    at, last = len(first), others.pop()
+    if not name.startswith(first):
+        return False
+    for each in others:
+        found = name.find(each, at)
+        if found < 0:
+            return False
+        at = found + len(each)
+    return name.endswith(last) and at + len(last) <= len(name)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 FOLDER, PART = ".parts", ".part"  # the run's spool and this are PREFIX.pyhybrid and what follows
 VARIABLE = "PYHYBRID_RUN"  # what started children are to do: Parts.run
+MULTIPROCESSING = "multiprocessing"  # what a process that it spawns or serves runs
+UNWANTED = "not chosen"  # why one is left out: --children names others
 LEFT_OUT, TAKEN = "left-out", "taken"  # files in the folder, beside the spools
 RENEWED_S = 1.0  # how long what the folder takes is believed
 
@@ -63,7 +65,7 @@ class Parts:
 
     def run(self, facts: dict[str, Any]) -> str:
         """Return the value of the variable: this, and what the run has found out."""
-        text = marshal.dumps((self._spool, self._most_bytes, getpid(), facts))
+        text = marshal.dumps((self._spool, self._most_bytes, facts))
         return f"{_version()}:{b2a_base64(text, newline=False).decode()}"
 
     def claim(self) -> PartClaim:
@@ -146,14 +148,14 @@ def _version() -> str:
     return f"{sys.hexversion:x}-{sys.implementation.cache_tag}"
 
 
-def named_run(text: str) -> tuple[Parts, int, dict[str, Any]] | None:
-    """Return the folder, the run's pid and its facts, of the variable's value; None: it is that of
-    another interpreter.  Raises whatever a wrong one leads to."""
+def named_run(text: str) -> tuple[Parts, dict[str, Any]] | None:
+    """Return the folder and the run's facts, of the variable's value; None: it is that of another
+    interpreter.  Raises whatever a wrong one leads to."""
     version, _, encoded = text.partition(":")
     if version != _version():
         return None
-    spool, most_bytes, pid, facts = marshal.loads(a2b_base64(encoded))
-    return Parts(spool, most_bytes), pid, facts
+    spool, most_bytes, facts = marshal.loads(a2b_base64(encoded))
+    return Parts(spool, most_bytes), facts
 
 
 def folder_beside(spool: str) -> str:
@@ -173,7 +175,7 @@ def program_of(argv: Sequence[str], executable: str | None = None) -> str:
     if words[:1] == ["-m"] and len(words) > 1:
         return words[1]
     if words[:1] == ["-c"]:
-        return "multiprocessing" if "multiprocessing.spawn" in "".join(words[1:2]) else "-c"
+        return MULTIPROCESSING if "multiprocessing.spawn" in "".join(words[1:2]) else "-c"
     return os.path.basename(words[0] if words else executable or "?")
 
 

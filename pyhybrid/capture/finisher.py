@@ -69,6 +69,7 @@ def is_running(real: str) -> bool:
 
 
 KILLED = "--killed"  # of one that the watcher has become, with the process that it waited for
+BECOMES = "--becomes"  # the profiled process has become another program, which records, too
 UNTIL_END = "--until-end"  # of the finishing process: it receives what the program's end took
 _SIGINT = 2  # without importing `signal`
 EXPORT_FAILED = 3  # the profile is whole, an export could not be made
@@ -209,12 +210,14 @@ class Finisher:
         except (OSError, PyhybridError):
             pass
 
-    def spawn_apart(self, arguments: list[str], lock: int) -> bool:
+    def spawn_apart(self, arguments: list[str], lock: int, goes_on: bool) -> bool:
         """Start the same without streams, and no child: the program is not to know of it.
 
-        It is false where the program would find a child.
+        It waits where the run `goes_on` in what this process becomes.  It is false where the
+        program would find a child.
         """
-        command = self._command(arguments)
+        waits = [BECOMES, f"{os.getpid()}:{_start_ticks()}"] if goes_on else []
+        command = self._command([*waits, *arguments])
         return bool(self._native.spawn_orphan(command, self._environment, lock))
 
 

@@ -38,6 +38,7 @@ from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Part
 from pyhybrid.options.settings import GPU, Settings
+from pyhybrid.options.table import FORKED_CHILDREN, NO_CHILDREN
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Profiling:
     def _profile_children(self) -> None:
         """Let the program's children be profiled from now on, too, as the options want."""
         settings, started = self.settings, self._started
-        if settings.children == "none" or isinstance(self.claim, NoClaim):
+        if settings.children == NO_CHILDREN or isinstance(self.claim, NoClaim):
             return
         parts = children.Parts(self.spool, settings.max_children_disk)
         known = {
@@ -212,7 +213,7 @@ class Profiling:
         facts = {"options": settings.of_children(), "known": known, "hardware": self._hardware}
         try:
             parts.set_aside()
-            named = parts.run(facts) if settings.children != "fork" else ""
+            named = parts.run(facts) if settings.children != FORKED_CHILDREN else ""
             if len(named) > LONGEST_VARIABLE:
                 say("started children are not profiled: the options are too long for a variable")
             elif named:
@@ -230,11 +231,17 @@ class Profiling:
         if self.parts and self.native.child_records():
             paused = self.paused
             with suppress(Exception):
+                if not self._wants(children.forked_name()):
+                    self.parts.leave_out(children.UNWANTED)
+                    return
                 self.settings, self.outputs.capture = self.settings.for_children(), None
                 self._record_as_child(self.parts, "fork", {"inherits": True})
                 if not paused:
                     self.native.resume()
                     self.paused = False
+
+    def _wants(self, name: str) -> bool:
+        return self.settings.wants_child(children.program_of(self.argv, self.executable), name)
 
     def start_as_child(
         self, parts: children.Parts, how: str, run: dict[str, Any], *, lets_through: bool = False
@@ -492,13 +499,14 @@ class Profiling:
         if self.how:
             self.claim.close()
             return
-        os.environ.pop(children.VARIABLE, None)  # the new program is no child of the run
+        goes_on = children.VARIABLE in os.environ  # the new program is as a child of the run
+        unprofiled = "" if goes_on else ", which is not profiled"
         made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
         try:
-            if self.finisher.spawn_apart(self._arguments(), self.claim.descriptor):
-                made = f"{self.prefix}{PROFILE} is made meanwhile"
+            if self.finisher.spawn_apart(self._arguments(), self.claim.descriptor, goes_on):
+                made = f"{self.prefix}{PROFILE} is made {'at its end' if goes_on else 'meanwhile'}"
             if self.settings.summary:
-                say(f"the program becomes another one, which is not profiled: {made}")
+                say(f"the program becomes another one{unprofiled}: {made}")
         except Exception as error:
             self._say_unfinished(error)
         finally:

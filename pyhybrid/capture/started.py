@@ -71,30 +71,34 @@ def _begin(lets_through: bool) -> bool:
     named = children.named_run(os.environ.get(children.VARIABLE, ""))
     if not named:
         return False
-    parts, pid, run = named
-    if pid == os.getpid():  # an exec of the run's own process: its profile has ended
-        return False
+    parts, run = named
     words = " ".join(sys.orig_argv)
     what = next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
-    if children.program_of(sys.orig_argv).partition(".")[0] == "pyhybrid":
+    program = children.program_of(sys.orig_argv)
+    if program.partition(".")[0] == "pyhybrid":
         what = "run of its own"
     if what:
         parts.leave_out(what)
         if what == FORK_SERVER:
             _serve(run, parts)
         return False
-    return _prepared(run).start_as_child(parts, "start", run, lets_through=lets_through)
+    profiling = _prepared(run)
+    if not profiling.settings.wants_child(program):
+        parts.leave_out(children.UNWANTED)
+        return False
+    return profiling.start_as_child(parts, "start", run, lets_through=lets_through)
 
 
 def _serve(run: dict[str, Any], parts: Parts) -> None:
     """Let each process that this one forks be profiled: from there on it looks to its own."""
     from pyhybrid.base.light import suppress
+    from pyhybrid.capture.children import MULTIPROCESSING
 
     server = os.getpid()
     profiling = _prepared(run)  # now: in a child nothing is imported
 
     def record() -> None:
-        if os.getppid() == server:
+        if os.getppid() == server and profiling.settings.wants_child(MULTIPROCESSING):
             with suppress(Exception):
                 profiling.start_as_child(parts, "fork", run)
 

@@ -44,7 +44,7 @@ def usual_file() -> str:
     try:
         with open(part, "rb") as spool:
             fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            children, known = ChildSpools(folder_beside(part)), None
+            children, known = ChildSpools(folder_beside(part), 0), None
             if children.paths:
                 make_of_all(part, children, prefix)
             else:

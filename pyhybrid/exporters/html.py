@@ -63,7 +63,7 @@ class ProcessMeta(Record):
     pid: int
     command: str
     parent: int | None  # its pid; null: not known
-    how: str  # it began: root, fork, start
+    how: str  # it began: root, fork, start, exec (of one that is here, too)
     began: int
     end: int | None  # null: not known
     cut_off: bool

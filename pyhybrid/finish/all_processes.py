@@ -6,32 +6,35 @@ runs when the profile is made is named in it, and stays in the folder: `pyhybrid
 
 import fcntl
 import os
+import select
 import time
 from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 from pyhybrid.capture.children import LEFT_OUT, PART, TAKEN
+from pyhybrid.capture.finisher import start_ticks
 from pyhybrid.capture.jit_files import began_since_boot, stat_fields
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import reader as spools
 
 PATIENCE_S = 2.0  # for children that end with their parent, as those of a pool
 LOOK_S, SLACK_S = 0.02, 0.05  # the kernel's ticks are of 10 ms
+BEGINS_S, LIFE_LOOK_S = 5.0, 0.5  # for a program to begin; how often it is looked whether it has
 MOST_NAMED = 50  # of what is not profiled
 
 
 class ChildSpools:
     """Take the spools in a folder, whose locks are this process's from then on."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, run: int) -> None:
+        """Wait for those that end with the program, whose process is `run`."""
         self.folder = folder
         self.paths: list[str] = []  # of those that can be read, in the order of their begin
         self.running: list[str] = []
         self._locks: list[int] = []
         self.failed: list[tuple[str, str]] = []  # paths, and why they are not in the profile
         until = time.monotonic() + PATIENCE_S
-        run = os.getppid()  # the program, whose end this process belongs to
         left = self._there()
         while left := [path for path in left if not self._takes(path)]:
             if time.monotonic() > until or not _end_with(run, left):
@@ -94,6 +97,43 @@ class ChildSpools:
                     os.unlink(os.path.join(self.folder, name))
             with suppress(OSError):
                 os.rmdir(self.folder)
+
+
+def wait_for_lives(process: str, folder: str) -> int:
+    """Wait as long as what a process has become by an exec records, or may begin to.
+
+    `process` is its number and, after a colon, when it began, in ticks.  Returns its number.
+    """
+    number, _, ticks = process.partition(":")
+    pid = int(number)
+    with suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            is_it = start_ticks(file.read()) == ticks
+        until = time.monotonic() + BEGINS_S
+        while is_it and time.monotonic() < until:
+            if select.select([descriptor], [], [], LIFE_LOOK_S)[0]:
+                break
+            if _records(pid, folder):
+                until = time.monotonic() + BEGINS_S
+    return pid
+
+
+def _records(pid: int, folder: str) -> bool:
+    """Does it record?  (A spool that is empty may be about to get its lock: it is left alone.)"""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if not name.startswith(f"{pid}-") or not os.stat(path).st_size:
+                continue
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            finally:
+                os.close(file)
+    return False
 
 
 def _goes_on(path: str) -> bool:

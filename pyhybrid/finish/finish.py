@@ -19,11 +19,11 @@ from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_
 from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.finisher import EXPORT_FAILED, KILLED, UNTIL_END, start_ticks
+from pyhybrid.capture.finisher import BECOMES, EXPORT_FAILED, KILLED, UNTIL_END, start_ticks
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
 from pyhybrid.exporters.destination import export_to, replacing
-from pyhybrid.finish.all_processes import ChildSpools
+from pyhybrid.finish.all_processes import ChildSpools, wait_for_lives
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.symbols.resolve import Loader
@@ -57,6 +57,7 @@ _WORDS = (
     "mark=",
     "children=",
     f"{KILLED[2:]}=",
+    f"{BECOMES[2:]}=",
 )  # those of the command line
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
@@ -308,12 +309,14 @@ def main(argv: list[str] | None = None) -> int:
 
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
-    With `--killed PID:TICKS` that process is waited for, which mostly has ended.
+    With `--killed PID:TICKS` that process is waited for, which mostly has ended; with `--becomes`
+    for as long as it records what it has become.
     With --until-end standard input has what the profiled process's end took (Ending).
     With `--mark TIME:SPOOL`, begins and ends in turn, of what was between them (run_part.py).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
     kept = ""  # the spool, as long as there is nothing else
+    run = os.getppid()
     try:
         formats, options, marks, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
         summary, keep = "--summary" in options, "--keep" in options
@@ -322,11 +325,15 @@ def main(argv: list[str] | None = None) -> int:
             if not os.path.lexists(spool):  # it has ended in order after all
                 return 0
             reports, summary = summary, False
+            run = int(killed.partition(":")[0])
         ending = Ending() if UNTIL_END in options else None
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
         parts: Made | None
-        children = ChildSpools(options["--children"]) if "--children" in options else None
+        folder = options.get("--children", "")
+        if becomes := options.get(BECOMES, ""):
+            run = wait_for_lives(becomes, folder)
+        children = ChildSpools(folder, run) if folder else None
         if children and (children.paths or children.metadata()):
             path, parts = make_of_all(spool, children, prefix), None
         elif _needs_debug_info(formats, summary):

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import os
 
+from pyhybrid.base.light import matches
 from pyhybrid.errors import UsageError
 from pyhybrid.options.kinds import Log, Option
 from pyhybrid.options.lists import Sinks
 from pyhybrid.options.table import (
+    ALL_CHILDREN,
     ANNOUNCE,
     CALLS,
     COUNTING,
+    FORKED_CHILDREN,
     FORMATS,
     FUNCTION_TABLES,
+    NO_CHILDREN,
     PERFSTUBS,
     SAMPLING,
     TIMER_KEYS,
@@ -68,7 +72,7 @@ class Settings(Options):
         self.of_torch = TORCH_KIND.chosen(self.torch)
         self._check_together()
         if self.no_children:
-            self.children = "none"
+            self.children = NO_CHILDREN
         self.lines = self.lines and self.counts  # sinks know already
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
@@ -167,6 +171,13 @@ class Settings(Options):
         """Return the options of started children, as `marshal` takes them."""
         left = {name: self.options[name].default for name in OF_RUN}
         return {**self._given, **left, "formats": (), "summary": False}
+
+    def wants_child(self, program: str, name: str = "") -> bool:
+        """Is a child profiled that runs this script or module, or has this name?"""
+        if self.children in (ALL_CHILDREN, FORKED_CHILDREN):
+            return True
+        patterns = self.children.split(",")
+        return any(matches(word, each) for word in (program, name) if word for each in patterns)
 
     def for_children(self) -> Settings:
         """Return those of a forked child: no live outputs, no files and no words of its own."""

@@ -61,7 +61,7 @@ RECORDING, FUNCTIONS, CALLS_OF = "recording", "which functions", "single calls"
 TORCH, LIVE, NATIVE, LIMITS = "PyTorch", "live outputs", "native libraries", "limits"
 GROUPS = (RECORDING, FUNCTIONS, CALLS_OF, TORCH, LIVE, NATIVE, LIMITS)
 CLOCKS = ("cpu", "wall")
-CHILDREN = ("all", "fork", "none")
+ALL_CHILDREN, FORKED_CHILDREN, NO_CHILDREN = "all", "fork", "none"
 ENGINES = ("auto", "perf_event", "timer", "sigtrap")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are counted, for a profile or for live outputs
@@ -485,11 +485,12 @@ class Options(ProfilerOptions):
     children: str = option(
         "--children",
         group=RECORDING,
-        kind=Choice("kind of children", CHILDREN),
-        default="all",
-        metavar="KIND",
+        kind=Kind(),
+        default=ALL_CHILDREN,
+        metavar="WHICH",
         help="profile the program's child processes with it, in one profile: all (default), those "
-        "of fork alone, or none",
+        "of fork alone, none, or those whose script, module or name of multiprocessing's is one of "
+        "these (train.py,eval*)",
     )
     no_children: bool = option(
         "--no-children",

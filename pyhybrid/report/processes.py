@@ -128,7 +128,9 @@ def _few(words: Sequence[str]) -> str:
 
 
 def _began(process: ProcessFigures) -> str:
-    return {"root": "", "fork": "forked", "start": "started"}.get(process.how, process.how)
+    return {"root": "", "fork": "forked", "start": "started", "exec": "by exec"}.get(
+        process.how, process.how
+    )
 
 
 def _label(process: ProcessFigures) -> str:

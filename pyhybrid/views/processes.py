@@ -33,7 +33,7 @@ class ProcessFigures(Record):
     id: int
     pid: int
     parent: int | None  # its pid
-    how: str  # it began: root, fork, start
+    how: str  # it began: root, fork, start, exec (of one that is here, too)
     name: str  # multiprocessing's, or the program's
     role: str  # what it is for (process_roles.toml); "": not known
     rank: int | None  # of a distributed run
@@ -77,8 +77,9 @@ def _processes(profile: Profile) -> list[ProcessFigures]:
     for thread in profile.threads.values():
         threads[thread.process].append(thread)
     cpu_ns = processes_cpu_ns(profile)
-    found = []
-    for process in profile.processes.values():
+    found: list[ProcessFigures] = []
+    pids: set[int] = set()
+    for process in sorted(profile.processes.values(), key=lambda each: each.start_ns or 0):
         facts, of = known[process.id], threads[process.id]
         ends = [end for thread in of if (end := thread.last_ns)]
         end_ns = process.end_ns or max(ends, default=None)
@@ -89,7 +90,7 @@ def _processes(profile: Profile) -> list[ProcessFigures]:
                 id=process.id,
                 pid=process.pid,
                 parent=facts.get("ppid"),
-                how=str(facts.get("how") or "root"),
+                how="exec" if process.pid in pids else str(facts.get("how") or "root"),
                 name=str(facts.get("name") or program_of(process.argv, process.executable)),
                 role=roles.get(process.id, ""),
                 rank=facts.get("rank"),
@@ -102,6 +103,7 @@ def _processes(profile: Profile) -> list[ProcessFigures]:
                 end=ENDED if process.end_ns else CUT_OFF,
             )
         )
+        pids.add(process.pid)
     return sorted(found, key=lambda each: (each.id != first.id, each.began_ns or 0, each.id))
 
 

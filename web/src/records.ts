@@ -94,7 +94,7 @@ export interface ProcessMeta {
   command: string;
   /** its pid; null: not known */
   parent: number | null;
-  /** it began: root, fork, start */
+  /** it began: root, fork, start, exec (of one that is here, too) */
   how: string;
   began: number;
   /** null: not known */

@@ -294,6 +294,32 @@ def test_only_forked_ones(pyhybrid: Callable[..., Run]) -> None:
 
 
 NO_CORES = "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
+CHOSEN = f"""
+import multiprocessing, subprocess, sys
+{WORK}
+for name in ("train.py", "other.py"):
+    subprocess.run([sys.executable, name], check=True)
+for name in ("reader-1", "writer-1"):
+    process = multiprocessing.get_context("fork").Process(target=work, args=(7,), name=name)
+    process.start()
+    process.join()
+"""
+
+
+def test_chosen_ones(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """By the script or the name; the others are named."""
+    for name in ("train.py", "other.py"):
+        (tmp_path / name).write_text(f"{WORK}\nwork(5)")
+    run = pyhybrid("--children", "t*n.py,reader*", "-c", CHOSEN)
+    profile = run.profile()
+    assert [each.name for each in children(profile)] == ["train.py", "reader-1"]
+    assert sorted(calls_by_process(profile, "square").values()) == [5, 7]
+    shown = pyhybrid("report", "processes").result.stdout
+    left_out = [line for line in shown.splitlines() if "not chosen" in line]
+    assert len(left_out) == 2
+    assert "other.py" in "".join(left_out)
+
+
 KILLED_CHILD = f"""
 import os, signal, sys, time
 {BURN}

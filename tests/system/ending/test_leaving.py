@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from support import Run, check_invariants
 
+from pyhybrid.views.processes import processes_of
+
 OUTPUTS = ["out.folded", "out.pyhybrid", "perf.data"]
 
 WORK = """
@@ -150,9 +152,7 @@ def test_it_becomes_another(pyhybrid: Callable[..., Run], tmp_path: Path, how: s
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert "no child" in bare.stdout, bare.stderr
-    # An environment that the program itself passes on has the variable for children.
-    options = ("--no-children",) if "dict(os.environ)" in BECOMES[how] else ()
-    run = pyhybrid(*options, "-c", program, check=False)
+    run = pyhybrid("--no-children", "-c", program, check=False)
     assert run.result.stdout.splitlines() == bare.stdout.splitlines()
     assert run.result.returncode == 6
     (line,) = run.result.stderr.splitlines()
@@ -200,7 +200,7 @@ def test_it_fails_to_become_another(pyhybrid: Callable[..., Run], tmp_path: Path
 def test_whoever_would_find_an_orphan_finds_none(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
-    """A subreaper, like process 1 of a container, is given orphans: then the .part stays, whole."""
+    """A subreaper, like process 1 of a container, is given orphans: then the spools stay, whole."""
     program = (
         "import ctypes\nctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER\n"
         f"{WORK}\nouter(lambda: os.execv(sys.executable, [sys.executable, '-c', {SEES!r}]))"
@@ -208,12 +208,48 @@ def test_whoever_would_find_an_orphan_finds_none(
     run = pyhybrid("-c", program, check=False)
     assert run.result.returncode == 6
     assert "no child" in run.result.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["out.pyhybrid.part"]
+    left = ["out.pyhybrid.part", "out.pyhybrid.parts"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
     report = pyhybrid("report")
     assert "999 Hz asked" in report.result.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
     assert (calls(run, "work"), calls(run, "outer")) == (7, 1)
-    assert run.profile().process.end_ns is not None
+    assert [each.how for each in processes_of(run.profile())] == ["root", "exec"]
+    assert all(each.end_ns for each in run.profile().processes.values())
+
+
+LIVES = """
+import os, sys
+def work(): pass
+def life(n):
+    work()
+    if n == 1:
+        os.execv("/bin/sh", ["sh", "-c", f'exec {sys.executable} {sys.argv[0]} 2'])
+    if n < 4:
+        os.execv(sys.executable, [sys.executable, sys.argv[0], str(n + 1)])
+    os.execv("/bin/sh", ["sh", "-c", "echo written; read line; exit 6"])
+life(int(sys.argv[1]))
+"""
+
+
+def test_what_it_becomes_is_profiled(tmp_path: Path) -> None:
+    """Its last life is none of Python's: the files are made while it goes on."""
+    (tmp_path / "lives.py").write_text(LIVES)
+    command = [sys.executable, "-m", "pyhybrid", "lives.py", "1"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, text=True, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdin and program.stderr
+        line = program.stderr.readline()
+        assert line.startswith("pyhybrid: the program becomes another one: ")
+        wait_for_the_files(tmp_path)
+        program.stdin.write("\n")
+    assert program.returncode == 6
+    run = Run.recorded(tmp_path)
+    check_invariants(run.profile())
+    assert [each.how for each in processes_of(run.profile())] == ["root", "exec", "exec", "exec"]
+    assert (calls(run, "work"), calls(run, "life")) == (4, 4)
+    run.close()
 
 
 @pytest.mark.further
