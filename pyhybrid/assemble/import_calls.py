@@ -35,6 +35,7 @@ from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.spool import EXACT_COUNT
 from pyhybrid.spool.content import Code, Spool
 from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
+from pyhybrid.tables import COLLECTION
 
 # What a word is: a function of a library's, the outermost one of an import statement, a library's
 # module; the program's own, below which no import is any more; what stays wherever it is.
@@ -163,6 +164,6 @@ def _referred(spool: Spool, index: int) -> set[int]:
     """Return the rows of a thread to which more belongs than counts."""
     rows = {each.node for each in spool.backward_sums if each.thread == index}
     rows |= {each.node for each in spool.backward_turns if each.thread == index}
-    rows |= {call[4] for call in spool.watched.get(index, ())}
+    rows |= {call[4] for call in spool.watched.get(index, ()) if call[5] < COLLECTION}
     rows |= {node for thread, node in spool.call_times if thread == index}
     return rows

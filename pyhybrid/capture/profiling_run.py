@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import sys
+from gc import get_threshold
 from posix import getpid, strerror  # at the end `os` may have others
 
 from pyhybrid.base.clock_pair import clock_pair
@@ -476,6 +477,7 @@ class Profiling:
             **jit_files(maps=self.how != "fork"),
             "cells": notebook_cells(),
             "decorated": decorated,
+            "gc_threshold": get_threshold()[0],
             **known,
         }
         meta |= self.children.figures() | (self.processor.figures() if self.processor else {})

@@ -9,14 +9,16 @@ from pyhybrid.base.quantiles import quantile
 from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
+from pyhybrid.views.garbage import Garbage, about, garbage_of
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps
+from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps, gc_ns
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import Steps, find_steps, spans_of, steps_of
 
 SLOWEST = 5
 N_PHASES = 2  # in the summary
+LEAST_GC = 0.005  # of the steps' time: then it has a column
 STEP_COLUMN = "step"
 
 
@@ -40,7 +42,8 @@ class StepReport(Record):
     `phases`: by name, and `step`, the whole; `sync_ns`: of all steps, by samples, where the thread
     waited for a device or copied from one; `helped_ns`: what backward's own threads ran meanwhile.
     `gpu_steps`: in so many steps the GPU's work was recorded; of a step `gpu` has by phase the time
-    of what was launched, else null.
+    of what was launched, else null.  `gc_ns`: what garbage collections took, on whichever thread,
+    which is part of the phases; `gc`: its figures, as those of a phase; null: next to nothing.
     """
 
     n_steps: int
@@ -50,6 +53,7 @@ class StepReport(Record):
     between_ns: int
     n_lacking: int
     gpu_steps: int
+    gc: PhaseFigures | None
     slowest: list[SlowStep]
     steps: list[dict[str, object]]
 
@@ -87,6 +91,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
     samples = StepSamples(profile)
     start_ns = profile.process.start_ns or 0
     gpu = _gpu(profile, found)
+    garbage = garbage_of(profile)
     steps: list[dict[str, object]] = [
         {
             "number": step.number,
@@ -97,6 +102,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
             "phases": step.phases,
             "phases_cpu": step.phases_cpu,
             "gpu": gpu.get(step.number),
+            "gc_ns": gc_ns(garbage, step),
         }
         for step in found.steps
     ]
@@ -109,6 +115,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
         found.between_ns,
         found.n_lacking,
         len(gpu),
+        _gc_figures(found, garbage),
         slow_steps.slowest(n_slowest or SLOWEST),
         steps,
     )
@@ -141,6 +148,14 @@ def _figures(found: Steps, gpu: list[dict[str, int]]) -> dict[str, PhaseFigures]
     return figures
 
 
+def _gc_figures(found: Steps, garbage: Garbage) -> PhaseFigures | None:
+    each = [gc_ns(garbage, step) for step in found.steps]
+    all_ns = sum(step.total_ns for step in found.steps) or 1
+    part = sum(each) / all_ns
+    quantiles = round(quantile(each, 0.5)), round(quantile(each, 0.95))
+    return PhaseFigures(*quantiles, part, part, None) if part >= LEAST_GC else None
+
+
 def step_listing(report: StepReport) -> Listing:
     """Yield a column a phase, then the slowest steps, the slowest first."""
     figures = report.phases
@@ -148,11 +163,15 @@ def step_listing(report: StepReport) -> Listing:
     yield f"{report.n_steps:,} steps of a training: median {short_time(whole.median_ns)}"
     width = max(10, *(len(name) + 1 for name in figures))
     phases = [Column(name, width, partial(_cell, each)) for name, each in figures.items()]
+    if report.gc:
+        phases.append(Column("(gc)", width, partial(_cell, report.gc)))
     rows = _ROWS if report.gpu_steps else _ROWS[:-1]
     yield Table([text("", lambda row: row[0], 8), *phases], rows)
     if report.gpu_steps:
         of_all = "" if report.gpu_steps == report.n_steps else f" of {report.gpu_steps:,} steps"
         yield f"on GPU: the median{of_all}, of what was launched in each phase"
+    if report.gc:
+        yield "gc: garbage collection, which is part of the other columns"
     if report.sync_ns:
         yield f"by samples {short_time(report.sync_ns)} in .item(), .cpu() and the like"
     if report.helped_ns:
@@ -191,6 +210,10 @@ def why_slow(slow: SlowStep, median_ns: int) -> str:
         text += f", of {slow.compiled}"
     if slow.has_waited:
         text += f", for {short_time(slow.idle_ns)} of it the thread did not run"
-    if slow.function:
+    if slow.is_garbage:
+        made = f", {about(slow.objects)} objects made in {slow.maker}" if slow.maker else ""
+        gc = short_time(slow.gc_ns)
+        text += f", {gc} of it garbage collection (generation {slow.generation}{made})"
+    elif slow.function:
         text += f"; more samples in {slow.function}: +{short_time(slow.more_weight_ns)}"
     return text

@@ -398,12 +398,17 @@ class Turn(Row, of_process=True, ordered_by="begin_ns"):
     end_ns: Time
 
 
+COLLECTION = 2
+
+
 class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
     """One row is a single call of a framework's function (frameworks/torch.toml, --torch no-steps),
-    or of one of the program that it calls back, by which the steps of a training are known.
+    or of one of the program that it calls back, by which the steps of a training are known; or a
+    garbage collection that happened in a call.
 
     cpu_begin_ns, cpu_end_ns: the thread's CPU time so far.  raised: 1 where it ended by an
-    exception.
+    exception; from COLLECTION on it is a collection: its generation is the lower byte less
+    COLLECTION, above that is how many objects it freed.
     """
 
     thread: ThreadId

@@ -17,6 +17,7 @@ from pyhybrid._columns import nearest
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.pseudo_frames import OWN_WORK
 from pyhybrid.tables import (
+    COLLECTION,
     Backward,
     Call,
     CallTime,
@@ -365,7 +366,17 @@ class Profile:
 
     backward = _rows(Backward, "Calls and times of autograd nodes, by the path that made them.")
     calls = _rows(Call, "Single calls of chosen functions and of regions, by begin.")
-    watched_calls = _rows(WatchedCall, "Single calls of a framework's functions.")
+
+    @cached_property
+    def watched_calls(self) -> Sequence[WatchedCall]:
+        """Return single calls of a framework's functions."""
+        return [each for each in self[WatchedCall] if each.raised < COLLECTION]
+
+    @cached_property
+    def collections(self) -> Sequence[WatchedCall]:
+        """Return garbage collections that took long."""
+        return [each for each in self[WatchedCall] if each.raised >= COLLECTION]
+
     gpu = _rows(GpuWork, "Work of a GPU below the calls that launched it; node 0: below none.")
     gpu_activities = _rows(GpuActivity, "Single kernels and copies, by begin.")
     gpu_waits = _rows(GpuWait, "Waits for a GPU below the calls that waited.")

@@ -257,8 +257,12 @@ struct exact {
     bool counts; /* events are on for the tree's sake; false: only while a sink wants them */
     struct open_calls open;
     uint32_t n_watched; /* calls, of all threads */
-    bool lines;         /* of functions that a filter selects */
-    bool c_calls;       /* and so are calls of C functions */
+    uint32_t n_collections;
+    struct {
+        uint64_t n, ticks;
+    } collections[EXACT_GENERATIONS]; /* of garbage, with those that are not kept */
+    bool lines;                       /* of functions that a filter selects */
+    bool c_calls;                     /* and so are calls of C functions */
     /* PYH_FUNCTION_OWN, _KEPT and the like that are to stand in the new node `word` below `parent`, of the code that
      * runs with these globals (0: not known).  NULL: none. */
     uint64_t (*marks)(struct exact *x, const struct exact_thread *t,

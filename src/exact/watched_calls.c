@@ -13,11 +13,16 @@ bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *c
 {
     if (place >= w->cpu_bytes / sizeof *w->cpu_ns || w->cpu_ns[place] == WATCHED_UNSEEN)
         return false;
+    call->cpu_since_ns = w->cpu_ns[place];
+    call->cpu_until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    return watched_add(w, call);
+}
+
+bool watched_add(struct watched_calls *w, const struct watched_call *call)
+{
     struct watched_call *to = block_queue_reserve(&w->queue, sizeof *to, WATCHED_QUEUE_FIRST);
     if (!to)
         return false;
-    call->cpu_since_ns = w->cpu_ns[place];
-    call->cpu_until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     *to = *call;
     block_queue_commit(&w->queue, sizeof *to);
     return true;

@@ -15,8 +15,12 @@
 
 #include "block_queue.h"
 
-#define WATCHED_MAX (1u << 18)    /* of the session's: 10 MB */
-#define WATCHED_QUEUE_FIRST 4096  /* bytes */
+#define WATCHED_MAX (1u << 18)   /* of the session's: 10 MB */
+#define WATCHED_QUEUE_FIRST 4096 /* bytes */
+#define WATCHED_COLLECTION 2u
+#define WATCHED_FREED 8 /* bits */
+#define WATCHED_FREED_MOST 0xffffffu
+#define EXACT_GENERATIONS 3
 #define WATCHED_UNSEEN UINT64_MAX /* in the place of CPU time: its begin was not seen */
 
 /* What is in the queue, and in the spool. */
@@ -24,7 +28,9 @@ struct watched_call {
     uint64_t since, until;               /* ticks */
     uint64_t cpu_since_ns, cpu_until_ns; /* the thread's CPU time */
     uint32_t node;
-    uint32_t raised; /* 1: it ended by an exception */
+    /* 1: it ended by an exception.  From WATCHED_COLLECTION on it is no call but a garbage collection that happened in
+     * one: that and the generation, and from WATCHED_FREED on how many objects it freed. */
+    uint32_t raised;
 };
 
 /* A thread's own.  Zeroed: empty. */
@@ -39,6 +45,9 @@ void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen);
 
 /* Ends it; `call` has all but the CPU times.  Returns whether it was put into the queue. */
 bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call);
+
+/* Puts into the queue what is known from begin to end.  Returns false without memory. */
+bool watched_add(struct watched_calls *w, const struct watched_call *call);
 
 void watched_clear(struct watched_calls *w);
 

@@ -324,6 +324,8 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         if (!set_events(monitoring, true)) {
             emit_on_change(on_wanted);
             backward_start();
+            if (x->counts)
+                garbage_start();
             return tool_id;
         }
     }
@@ -433,6 +435,7 @@ void instrument_stop(void)
     if (monitoring)
         switch_off(monitoring);
     atomic_store(&exact_current, NULL);
+    garbage_stop();
     native_region_settle();
     backward_stop();
     paused = NULL;

@@ -108,6 +108,12 @@ PyObject *emitted_on_line(PyObject *self, PyObject *const *args, size_t n, PyObj
 /* Passes a message of the program's to the sinks. */
 void emitted_message(const char *text);
 
+/* --- garbage.c ----------------------------------------------------------------------------------- */
+
+/* Has the interpreter's garbage collections noted, until garbage_stop.  They leave no exception set. */
+void garbage_start(void);
+void garbage_stop(void);
+
 /* --- method_names.c ------------------------------------------------------------------------------ */
 
 #define METHOD_NAMES_MAX 8

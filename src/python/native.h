@@ -58,7 +58,8 @@ void method_swap_out(struct method_swap *m);
 PyObject *native_open_tool(PyObject *self, PyObject *path);
 
 /* Returns a new dict of meta keys: unplaced_regions, unmatched_regions, counting_more_ns (instrument_more_ns; `x` NULL:
- * 0), other_tools (monitoring.c), counters, metadata.  NULL: an exception is set. */
+ * 0), other_tools (monitoring.c), counters, metadata, collections (garbage.c: of each generation how many, and nanoseconds).
+ * NULL: an exception is set. */
 PyObject *native_summary(uint32_t generation, struct native_region_losses losses,
                          const struct exact *x);
 

@@ -92,10 +92,19 @@ PyObject *native_summary(uint32_t generation, struct native_region_losses losses
         Py_XDECREF(taken.metadata);
         return NULL;
     }
-    return Py_BuildValue("{sKsKsLsOsNsN}", "unplaced_regions",
+    PyObject *collections = PyList_New(0);
+    for (int i = 0; collections && x && i < EXACT_GENERATIONS; i++) {
+        PyObject *row =
+            Py_BuildValue("KK", (unsigned long long)x->collections[i].n,
+                          (unsigned long long)exact_ticks_to_ns(x, x->collections[i].ticks));
+        if (!row || PyList_Append(collections, row))
+            PyErr_Clear();
+        Py_XDECREF(row);
+    }
+    return Py_BuildValue("{sKsKsLsOsNsNsN}", "unplaced_regions",
                          (unsigned long long)losses.n_unplaced, "unmatched_regions",
                          (unsigned long long)losses.n_unmatched, "counting_more_ns",
                          x ? (long long)instrument_more_ns(x) : 0, "other_tools",
                          monitoring_has_others() ? Py_True : Py_False, "counters", taken.counters,
-                         "metadata", taken.metadata);
+                         "metadata", taken.metadata, "collections", collections);
 }

@@ -62,14 +62,13 @@ def findings(profile: Profile) -> list[Finding]:
     if profile.view.by_time:
         return []
     measured = Measured(profile)
-    time = "CPU time" if profile.meta.get("clock") == "cpu" else "time of all threads"
     found: list[Finding] = []
     last = dict[str, bool]()  # rules, and whether they are shown all the same
     for rule in _rules():
         evidence = _MEASURES[rule["measure"]](measured, rule)
         if evidence and _reaches(rule, evidence):
             shown = {key: _shown(key, e) for key, e in evidence.items()}
-            text = rule["text"].format(time=time, **shown)
+            text = rule["text"].format(time=measured.time, **shown)
             share = float(evidence.get("share", 0))
             if rule.get("last") and len(measured.steps) >= FEWEST_STEPS:
                 last[rule["name"]] = share >= rule["shown_from"]

@@ -16,9 +16,11 @@ from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import imports_of
 from pyhybrid.views.call_tree.spinning_threads import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
+from pyhybrid.views.garbage import about, garbage_of
 from pyhybrid.views.labels import short_time, shorten_native
 from pyhybrid.views.processes import unprofiled
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality, unaccounted_ns
+from pyhybrid.views.training.step_time import step_time
 from pyhybrid.views.waits import ThreadWaits, wait_label, waits_of
 
 # 1: code that calls what it is given, 2: what it is looked for below, 3: code without a name, which
@@ -63,7 +65,36 @@ def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
     weight_ns = measured.weight_ns(where)
     if not weight_ns:
         return None
-    return {**measured.share(weight_ns), "function": measured.most(where)}
+    return {
+        **measured.share(weight_ns),
+        "whole": f"the {measured.time}",
+        "made": "",
+        "function": measured.most(where),
+    }
+
+
+def garbage(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Measure garbage collections, of the steps' time where they are a training's; and who made the
+    objects that were there before."""
+    profile, steps = measured.profile, measured.steps
+    if len(steps) < rule["steps"] or not profile.collections:
+        return below(measured, rule)
+    found, taken, frame_of = garbage_of(profile), Counter[int](), profile.nodes.frame
+    for step in steps:
+        for row in found.within(step.thread, step.begin_ns, step.end_ns):
+            taken[frame_of[row.node]] += min(row.end_ns, step.end_ns) - row.begin_ns
+    if not taken:
+        return None
+    maker = found.maker(steps[0].begin_ns)
+    return {
+        "share": taken.total() / (step_time(profile).steps_ns or 1),
+        "seconds": taken.total() / 1e9,
+        "whole": f"the time of {len(steps)} steps",
+        "function": measured.labels[taken.most_common(1)[0][0]],
+        "made": f"; {about(maker.objects)} objects that it looks at were made in {maker.function}"
+        if maker and maker.objects >= rule["many"]
+        else "",
+    }
 
 
 def _nameless_callers(
@@ -363,6 +394,7 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "tiny_calls": tiny_calls,
     "called_from_c": called_from_c,
     "below": below,
+    "garbage": garbage,
     "blocked": blocked,
     "throttled": throttled,
     "children": children,

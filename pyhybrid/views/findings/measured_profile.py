@@ -25,6 +25,11 @@ class Measured(NodeWeights):
         process = profile.process
         self.wall_ns = (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0
 
+    @property
+    def time(self) -> str:
+        """Return what shares of samples are of."""
+        return "CPU time" if self.profile.meta.get("clock") == "cpu" else "time of all threads"
+
     @cached_property
     def steps(self) -> list[Step]:
         """Return those of a training; empty: it is none."""

@@ -136,7 +136,10 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
     for step in slow[: rule["explained"]]:
         each = explained.explained(step, but=COMPILE)
         where = ", where the thread did not run" if each.has_waited else ""
-        if each.more_weight_ns >= rule["explains"] * each.more_ns:
+        if each.is_garbage:
+            made = f", of objects made in {each.maker}" if each.maker else ""
+            where = f": garbage collection{made}"
+        elif each.more_weight_ns >= rule["explains"] * each.more_ns:
             where = f": {each.function}"
         why[each.phase + where] += each.more_ns
     more_ns = sum(net_ns[step.number] for step in slow) - len(slow) * median_ns

@@ -16,6 +16,7 @@ from pyhybrid.base.quantiles import quantile
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import Spans
+from pyhybrid.views.garbage import Garbage, garbage_of, generation
 from pyhybrid.views.labels import labels_of
 from pyhybrid.views.training.compiles import compiles_of, label_of, why_again
 from pyhybrid.views.training.phases import BACKWARD, COMPILE
@@ -24,7 +25,14 @@ from pyhybrid.views.training.step_time import compiles_in
 from pyhybrid.views.training.steps import Step, Steps, spans_of
 
 LEAST_PERIODS = 3
+BY_GARBAGE = 0.5  # of what a phase took more: from there on garbage collections are why
 NOT_RUN = 0.5  # of what a phase took more: from there on the thread did not run
+
+
+def gc_ns(garbage: Garbage, step: Step) -> int:
+    """Return what garbage collections took in a step, on whichever thread."""
+    rows = garbage.within(step.thread, step.begin_ns, step.end_ns)
+    return sum(min(row.end_ns, step.end_ns) - row.begin_ns for row in rows)
 
 
 class SlowStep(Struct):
@@ -33,7 +41,9 @@ class SlowStep(Struct):
 
     `function`: in which there are more samples than in the other steps, by their weight, as views
     write it; empty: there is none.  `compiled`: what was compiled for most of the time, and why
-    again; empty where that is not what took more.
+    again; empty where that is not what took more.  `gc_ns`: what garbage collections took in it
+    beyond the median; where that is most of it, the oldest `generation` of them, `maker` and
+    `objects` (views/garbage.py).
     """
 
     number: int
@@ -44,6 +54,15 @@ class SlowStep(Struct):
     function: str = ""
     more_weight_ns: int = 0
     compiled: str = ""
+    gc_ns: int = 0
+    generation: int | None = None
+    maker: str = ""
+    objects: int = 0
+
+    @property
+    def is_garbage(self) -> bool:
+        """Were garbage collections most of what it took more?"""
+        return self.generation is not None
 
     @property
     def idle_ns(self) -> int:
@@ -93,6 +112,7 @@ class SlowSteps:
         if phase == COMPILE:
             slow.compiled = self._compiled(step)
             return slow
+        self._add_garbage(slow, step)
         others = max(len(self._found.steps) - 1, 1)
         here = self._functions(step.thread, phase, spans_of(step, phase))
         everywhere = self._in_all(step.thread, phase)
@@ -103,6 +123,23 @@ class SlowSteps:
         if more.get(frame, 0) >= self._least_ns:
             slow.function, slow.more_weight_ns = self._labels[frame], more[frame]
         return slow
+
+    def _add_garbage(self, slow: SlowStep, step: Step) -> None:
+        slow.gc_ns = max(0, gc_ns(self._garbage, step) - self._gc_usually_ns)
+        if not slow.gc_ns or slow.gc_ns < BY_GARBAGE * slow.more_ns:
+            return
+        rows = self._garbage.within(step.thread, step.begin_ns, step.end_ns)
+        slow.generation = max(map(generation, rows))
+        if maker := self._garbage.maker(step.end_ns):
+            slow.maker, slow.objects = maker.function, maker.objects
+
+    @cached_property
+    def _garbage(self) -> Garbage:
+        return garbage_of(self._profile)
+
+    @cached_property
+    def _gc_usually_ns(self) -> int:
+        return round(quantile((gc_ns(self._garbage, s) for s in self._found.steps), 0.5))
 
     def _compiled(self, step: Step) -> str:
         found = compiles_of(self._profile)
