@@ -11,13 +11,15 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.garbage import Garbage, about, garbage_of
 from pyhybrid.views.gpu import LaunchedWork
-from pyhybrid.views.labels import short_time
+from pyhybrid.views.labels import labels_of, short_time
+from pyhybrid.views.training.phase_functions import phase_functions
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps, gc_ns
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import Steps, find_steps, spans_of, steps_of
 
 SLOWEST = 5
 N_PHASES = 2  # in the summary
+LEAST_PHASE, LEAST_IN_PHASE, IN_PHASE = 0.05, 0.05, 3  # of the steps, of the phase; rows of each
 LEAST_GC = 0.005  # of the steps' time: then it has a column
 STEP_COLUMN = "step"
 
@@ -34,6 +36,18 @@ class PhaseFigures(Record):
     share: float
     cpu_share: float
     gpu_median_ns: int | None
+
+
+class InPhase(Record):
+    """Hold a function of the program in a phase of all steps (views/training/phase_functions.py):
+    its exact time, `share` that of the phase's, and CPU time by samples; null: there are none."""
+
+    phase: str
+    function: str
+    total_ns: int
+    share: float
+    cpu_ns: int | None
+    waits_in: str
 
 
 class StepReport(Record):
@@ -54,6 +68,7 @@ class StepReport(Record):
     n_lacking: int
     gpu_steps: int
     gc: PhaseFigures | None
+    functions: list[InPhase]
     slowest: list[SlowStep]
     steps: list[dict[str, object]]
 
@@ -116,6 +131,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
         found.n_lacking,
         len(gpu),
         _gc_figures(found, garbage),
+        _in_phases(profile),
         slow_steps.slowest(n_slowest or SLOWEST),
         steps,
     )
@@ -167,6 +183,7 @@ def step_listing(report: StepReport) -> Listing:
         phases.append(Column("(gc)", width, partial(_cell, report.gc)))
     rows = _ROWS if report.gpu_steps else _ROWS[:-1]
     yield Table([text("", lambda row: row[0], 8), *phases], rows)
+    yield from _functions(report)
     if report.gpu_steps:
         of_all = "" if report.gpu_steps == report.n_steps else f" of {report.gpu_steps:,} steps"
         yield f"on GPU: the median{of_all}, of what was launched in each phase"
@@ -184,6 +201,45 @@ def step_listing(report: StepReport) -> Listing:
     yield "slowest, and why (steps count from 0):"
     for slow in report.slowest:
         yield f"  step {slow.number}: {why_slow(slow, whole.median_ns)}"
+
+
+def _functions(report: StepReport) -> Listing:
+    """Yield who is in the phases: three functions of each that takes some time."""
+    rows = [
+        row
+        for phase, figures in report.phases.items()
+        if figures.share >= LEAST_PHASE
+        for row in [each for each in report.functions if each.phase == phase][:IN_PHASE]
+        if row.share >= LEAST_IN_PHASE
+    ]
+    if not rows:
+        return
+    columns = [
+        text("phase", "phase", 11),
+        Column("a step", 10, lambda row: short_time(round(row.total_ns / report.n_steps))),
+        Column("of it", 8, "share", share),
+        text("function, with what it called in libraries", _with_wait),
+    ]
+    yield Table(columns, rows)
+
+
+def _in_phases(profile: Profile) -> list[InPhase]:
+    labels = {0: "", **labels_of(profile, full_names=False)}
+    return [
+        InPhase(
+            *(each.phase, labels[each.frame], each.total_ns, each.share, each.cpu_ns),
+            labels[each.waits_in],
+        )
+        for each in phase_functions(profile)
+    ]
+
+
+def _with_wait(row: InPhase) -> str:
+    wait_ns = row.total_ns - (row.cpu_ns or 0)
+    waits = f", did not run for {wait_ns / row.total_ns:.0%} of it"
+    if row.waits_in not in ("", row.function):
+        waits += f", in {row.waits_in}"
+    return row.function + (waits if row.waits_in else "")
 
 
 # What a line has of each phase.

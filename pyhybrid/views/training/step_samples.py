@@ -31,7 +31,7 @@ class StepSamples:
     def functions(self, thread: int, spans: Spans) -> Counter[int]:
         """Return the weight in or below each Python function or region, by frame."""
         weights: Counter[int] = Counter()
-        for stack, weight in self._stacks(thread, spans).items():
+        for stack, weight in self.stacks(thread, spans).items():
             for frame in self._path(stack):
                 weights[frame] += weight
         return weights
@@ -48,7 +48,7 @@ class StepSamples:
         weights: Counter[tuple[int, int]] = Counter()
         stacks, frame_of = self._profile.stacks, self._profile.nodes.frame
         program = program_frames(self._profile)
-        for stack, weight in self._stacks(thread, spans).items():
+        for stack, weight in self.stacks(thread, spans).items():
             row, is_below = stack, False
             while row:
                 frame = frame_of[stacks.node[row]]
@@ -63,7 +63,7 @@ class StepSamples:
         """Return the weight in each module of a model and in none within it, by its path: of the
         forward pass, and (True) of the backward pass for it."""
         weights: Counter[tuple[str, bool]] = Counter()
-        for stack, weight in self._stacks(thread, spans).items():
+        for stack, weight in self.stacks(thread, spans).items():
             frame = self._profile.frames.get(self._module[self._profile.stacks.node[stack]])
             if frame:
                 path = frame.symbol if frame.is_backward else frame.name
@@ -83,7 +83,7 @@ class StepSamples:
     def sync_stacks(self, thread: int, spans: Spans) -> Counter[int]:
         """Return the weight where the thread waited for a device, or copied from one (torch.toml),
         by stack."""
-        return self._in_syncs(self._stacks(thread, spans))
+        return self._in_syncs(self.stacks(thread, spans))
 
     def sync_stacks_of_run(self) -> Counter[int]:
         """Return that of all threads, all the time."""
@@ -98,9 +98,10 @@ class StepSamples:
 
     def weight(self, thread: int, spans: Spans) -> int:
         """Return the weight of all samples there."""
-        return self._stacks(thread, spans).total()
+        return self.stacks(thread, spans).total()
 
-    def _stacks(self, thread: int, spans: Spans) -> Counter[int]:
+    def stacks(self, thread: int, spans: Spans) -> Counter[int]:
+        """Return the weight of each stack."""
         weights: Counter[int] = Counter()
         if thread in self._columns:
             at_ns, stacks, periods = self._columns[thread]

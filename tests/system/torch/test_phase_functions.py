@@ -1,0 +1,102 @@
+"""Which of the program's functions a training's phases are spent in, against stamps of the same
+run."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run
+
+pytestmark = pytest.mark.needs("torch")
+
+PROGRAM = """
+import copy, json, queue, threading, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+STAMPS = {}
+def stamped(function):
+    def run(*arguments):
+        begin = time.perf_counter_ns()
+        try: return function(*arguments)
+        finally: STAMPS[function.__qualname__] = STAMPS.get(function.__qualname__, 0) + (
+            time.perf_counter_ns() - begin)
+    return run
+
+def spin(ms):
+    end = time.thread_time() + ms / 1000
+    while time.thread_time() < end: pass
+
+class Rows(Dataset):
+    def __len__(self): return 40
+    def __getitem__(self, i):
+        decode(i)
+        return torch.ones(8)
+
+@stamped
+def decode(i): spin(3)
+
+class Callbacks:
+    @stamped
+    def on_end(self, net):
+        for _ in range(40): copy.deepcopy(net)
+
+def prepare():
+    for _ in range(20): spin(3)
+
+@stamped
+def wait(answers): answers.get()
+
+def answer(asked, answers):
+    while asked.get():
+        time.sleep(0.05)
+        answers.put(1)
+
+def main():
+    prepare()
+    net = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    asked, answers, callbacks = queue.Queue(), queue.Queue(), Callbacks()
+    threading.Thread(target=answer, args=(asked, answers), daemon=True).start()
+    for batch in DataLoader(Rows(), 1):
+        net(batch).sum().backward()
+        optimizer.step()
+        callbacks.on_end(net)
+        asked.put(1)
+        wait(answers)
+
+main()
+print(json.dumps(STAMPS))
+"""
+
+
+def test_who_is_in_each_phase(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    run = pyhybrid("train.py")
+    stamps = json.loads(run.result.stdout)
+    report = json.loads(pyhybrid("report", "steps", "--json").result.stdout)
+    rows = defaultdict[str, dict[str, dict[str, float]]](dict)
+    for row in report["functions"]:
+        rows[row["phase"]][row["function"].split(" (")[0]] = row
+    spun = rows["data"]["spin"]
+    assert spun["total_ns"] == pytest.approx(stamps["decode"], rel=0.05, abs=2e6)
+    assert next(iter(rows["data"].values())) is spun
+    assert not spun["waits_in"]
+    called = rows["other"]["Callbacks.on_end"]
+    assert called["total_ns"] == pytest.approx(stamps["Callbacks.on_end"], rel=0.05, abs=2e6)
+    waited = rows["other"]["wait"]
+    assert waited["total_ns"] == pytest.approx(stamps["wait"], rel=0.05, abs=2e6)
+    # Where the thread had no processor for longer it is not known whether it waited.
+    delay_ns = run.profile().meta.get("main_delay_ns") or 0
+    is_known = waited["total_ns"] - waited["cpu_ns"] >= delay_ns
+    assert waited["waits_in"].split(" (")[0] == ("Queue.get" if is_known else "")
+    # What runs before the loop is in none of the phases.
+    assert "prepare" not in rows["other"]
+    assert rows["other"].get("spin", {"total_ns": 0})["total_ns"] < 0.2 * spun["total_ns"]
+    text = pyhybrid("report", "steps").result.stdout
+    (line,) = (each for each in text.splitlines() if " wait (" in each)
+    assert ("did not run for" in line and "in Queue.get" in line) == is_known
