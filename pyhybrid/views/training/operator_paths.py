@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from pyhybrid.views.training.phases import BACKWARD, COMPILE, FORWARD, OPTIMIZER
 
 # From the root down: 0 none is further out, 1 the outermost one, 2 below it.
 _OUTERMOST = bytes((1 if kind else 0, 2, 2)[above] for above in range(3) for kind in range(256))
+NEARLY_ALL = 0.95
 _IS_OUTERMOST = bytes(state == 1 for state in range(256))
 
 
@@ -73,13 +75,44 @@ class OperatorPaths:
 
     def caller(self, row: int) -> tuple[str, str, int] | None:
         """Return the nearest Python function that is the program's, or else a library's: name,
-        file, line that ran; None: none."""
-        at = self._program[row] or self._python[row]
+        file, line that ran; None: none.
+
+        Of backward work for a module it is that of the module's forward pass, if it has samples;
+        its line is where the function begins, unless all of the module is in one line.
+        """
+        module, at = self._module[row], self._program[row] or self._python[row]
+        is_work = module and self._profile.frames[self._frame[module]].is_backward
+        if is_work and self._program[module] == self._program[row]:
+            at, is_line = self._forward_rows.get(self.module(row), (at, True))
+            return self._place(at, is_line)
+        return self._place(at, True)
+
+    @cached_property
+    def _forward_rows(self) -> dict[str, tuple[int, bool]]:
+        """Return for each module a row of the program's function that has the most samples below it
+        in the forward pass; and whether its line has nearly all of them."""
+        weights: dict[str, Counter[tuple[int, int]]] = defaultdict(Counter)
+        rows: dict[tuple[int, int], int] = {}
+        for sample in self._profile.sampled:
+            module = self.module(sample.stack)
+            at = self._program[sample.stack]
+            if module and at and self.phase(sample.stack) == FORWARD:
+                place = self._frame[at], self._profile.stacks.line[at] or 0
+                rows.setdefault(place, at)
+                weights[module][place] += sample.weight_ns
+        found = {}
+        for module, each in weights.items():
+            place, most = each.most_common(1)[0]
+            found[module] = rows[place], most >= NEARLY_ALL * each.total()
+        return found
+
+    def _place(self, at: int, is_line: bool) -> tuple[str, str, int] | None:
         if not at:
             return None
         frame = self._profile.frames[self._frame[at]]
         file = shorten_file(frame.file or "", str(self._profile.meta.get("cwd") or ""))
-        return frame.name, file, self._profile.stacks.line[at] or frame.line or 0
+        line = self._profile.stacks.line[at] if is_line else None
+        return frame.name, file, line or frame.line or 0
 
     @cached_property
     def _module(self) -> memoryview:
