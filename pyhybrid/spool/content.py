@@ -182,6 +182,8 @@ class Spool(Struct):
     modules: dict[int, Module] = made(dict)
     codes: dict[int, Code] = made(dict)
     backward_sums: list[BackwardSum] = made(list)
+    # Of threads that were folded, by their number: that of the tree of all, and the nodes there.
+    folded_nodes: dict[int, tuple[int, memoryview]] = made(dict)
     backward_names: dict[int, str] = made(dict)
     backward_turns: list[BackwardTurn] = made(list)
     thread_handles: dict[int, int] = made(dict)  # by number in the exact half

@@ -157,6 +157,14 @@ def _folded(spool: Spool, head: Head, _: memoryview) -> None:
     spool.folded[index] = n_threads
 
 
+@_record("FOLDED_NODES", "spool_folded_nodes")
+def _folded_nodes(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, index, n = head
+    if index not in spool.exact_threads or 4 * n > len(rest):
+        raise ValueError("nodes of several threads that are not there")
+    spool.folded_nodes[thread] = index, memoryview(bytes(rest[: 4 * n])).cast("I")
+
+
 @_record("STACKS", "spool_stacks")
 def _stacks(spool: Spool, head: Head, rest: memoryview) -> None:
     first_id, n = head

@@ -24,7 +24,7 @@ from pyhybrid._columns import (
 from pyhybrid.base.pseudo_frames import TIMES
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import EXACT_COUNT, HALF, HEADER, MAGIC, RECORD, TYPE
-from pyhybrid.spool.content import MAIN_THREAD, Chunk, Spool
+from pyhybrid.spool.content import MAIN_THREAD, BackwardSum, BackwardTurn, Chunk, Spool
 from pyhybrid.spool.decoders import DECODERS
 
 # Where a spool's records begin and which are whole (src/record/spool.h).
@@ -203,6 +203,8 @@ def _keep_whole(spool: Spool) -> None:
     for thread, first_id, rows in spool.counted:
         spool.n_damaged += exact_counts(spool.exact_counts[thread], first_id, rows)
     spool.counted.clear()
+    spool.backward_sums = [_unfolded(spool, each) for each in spool.backward_sums]
+    spool.backward_turns = [_unfolded(spool, each) for each in spool.backward_turns]
     spool.backward_sums = [
         each if each.node < known.get(each.thread, 0) else each._replace(thread=0, node=0)
         for each in spool.backward_sums
@@ -216,6 +218,14 @@ def _keep_whole(spool: Spool) -> None:
     times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}
     spool.n_damaged += len(spool.call_times) - len(times)
     spool.call_times = times
+
+
+def _unfolded[W: (BackwardSum, BackwardTurn)](spool: Spool, work: W) -> W:
+    """Return work for a call of a thread that was folded with the place of that in the tree."""
+    index, nodes = spool.folded_nodes.get(work.thread, (0, None))
+    if nodes is None or not 0 < work.node <= len(nodes):
+        return work
+    return work._replace(thread=index, node=nodes[work.node - 1])
 
 
 def _merge_folded(spool: Spool) -> None:

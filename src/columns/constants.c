@@ -103,6 +103,7 @@ static const struct number types[] = {
     TYPE(CLOCK_PAIR),
     TYPE(DEVICE_WORK),
     TYPE(FOLDED),
+    TYPE(FOLDED_NODES),
 };
 
 #define FIELDS_MAX 10
@@ -165,6 +166,7 @@ static const struct layout layouts[] = {
     STRUCT(spool_thread, index, tid, start_ns, first_seen_ns, comm),
     STRUCT(spool_thread_name, index, source),
     STRUCT(spool_folded, index, n_threads),
+    STRUCT(spool_folded_nodes, thread, index, n),
     STRUCT(spool_stacks, first_id, n),
     STRUCT(spool_samples, thread, n, n_weights, n_cpus, first_ns),
     STRUCT(spool_segment_head, number),

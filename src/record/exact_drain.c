@@ -196,7 +196,7 @@ static bool drop_folded(struct exact_drain *d, const struct registry *r,
         return false;
     exact_log_take(&d->log, d->spool, t);
     if (!t->is_folded)
-        exact_fold_end(t->fold->trace, &d->counters, t, ticks);
+        exact_fold_end(t->fold->trace, d->spool, &d->counters, t, ticks);
     t->is_folded = true;
     if (!exact_remove_thread(d->exact, before, t))
         return false;
@@ -258,7 +258,7 @@ static void add_folded(struct exact_drain *d, struct exact_thread *t, bool last)
     if (!last)
         exact_fold_add(fold, &d->counters, t, d->clock.ticks);
     else
-        exact_fold_end(fold, &d->counters, t, d->clock.ticks);
+        exact_fold_end(fold, d->spool, &d->counters, t, d->clock.ticks);
     t->is_folded = last;
 }
 

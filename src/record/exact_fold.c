@@ -200,10 +200,27 @@ static void add_times(struct exact_fold *f, struct exact_thread *t)
     }
 }
 
-void exact_fold_end(struct exact_fold *f, struct exact_counters *c, struct exact_thread *t,
-                    uint64_t ticks)
+/* Only of those that made something for which work may be done later. */
+static void write_places(const struct exact_fold *f, struct spool *s, const struct exact_thread *t)
+{
+    struct spool_folded_nodes head = {
+        .thread = (uint32_t)t->serial, .index = f->index, .n = t->n_written};
+    uint32_t *place = map_memory(((size_t)head.n + 1) * sizeof *place);
+    if (!place)
+        return;
+    for (uint32_t i = 0; i < head.n; i++)
+        place[i] = exact_fold_node(t, i + 1);
+    spool_append(s, SPOOL_FOLDED_NODES, &head, sizeof head, place,
+                 (head.n + (head.n & 1)) * sizeof *place);
+    map_memory_free(place, ((size_t)head.n + 1) * sizeof *place);
+}
+
+void exact_fold_end(struct exact_fold *f, struct spool *s, struct exact_counters *c,
+                    struct exact_thread *t, uint64_t ticks)
 {
     struct adding a = {t, NULL, ticks};
+    if (t->origins)
+        write_places(f, s, t);
     add_times(f, t);
     if (f->n_now) /* a round is being made */
         exact_fold_add(f, c, t, ticks);

@@ -119,8 +119,8 @@ void exact_fold_add(struct exact_fold *f, struct exact_counters *c, struct exact
                     uint64_t ticks);
 
 /* Keeps the counters and the calls' durations of a thread that has ended and goes, or of any when all ends. */
-void exact_fold_end(struct exact_fold *f, struct exact_counters *c, struct exact_thread *t,
-                    uint64_t ticks);
+void exact_fold_end(struct exact_fold *f, struct spool *s, struct exact_counters *c,
+                    struct exact_thread *t, uint64_t ticks);
 
 /* Writes new nodes, and what of the counters has changed. */
 void exact_fold_write(struct exact_fold *f, struct exact_counters *c, struct spool *s);

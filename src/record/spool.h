@@ -94,6 +94,7 @@ enum spool_type {
     SPOOL_CLOCK_PAIR, /* struct spool_clock_pair: each second, where single events have their times */
     SPOOL_DEVICE_WORK, /* struct spool_device_work, a JSON object in UTF-8, pad to 8, int64_t[] (frameworks/torch_gpu.py) */
     SPOOL_FOLDED, /* struct spool_folded: a thread's row is that of several threads (thread_folds.c); replaced */
+    SPOOL_FOLDED_NODES, /* struct spool_folded_nodes, uint32_t[n], pad to 8 */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -150,6 +151,13 @@ struct spool_folded {
     uint32_t index; /* of the SPOOL_THREAD, whose tid is no thread's: TIDS_MAX or more */
     uint32_t pad;
     uint64_t n_threads;
+};
+
+/* What a folded thread's nodes 1, 2, ... n are in the tree of all: by its own numbers work that is done later for its
+ * calls is known (SPOOL_BACKWARD). */
+struct spool_folded_nodes {
+    uint32_t thread, index; /* as in struct maker; of the tree's SPOOL_EXACT_THREAD */
+    uint32_t n, pad;
 };
 
 struct spool_thread_name {

@@ -89,6 +89,10 @@ CHANGES = {
     "report --process 4711": "report --process '*train.py*'",
     "-m pytest tests/test_speed.py": "-m pytest -p no:cacheprovider tests/test_speed.py",
     "loader*": "data*",
+    "gunicorn -w": "gunicorn --check-config -w",  # which ends
+    "--process 'loader worker'": "--process gunicorn",
+    "--process 'rank 1'": "--process gunicorn",
+    "folded --process 4711": "folded --process gunicorn",
     "--epochs 2": "",
     "--epochs 1 --steps 10": "",
     "python -m pyhybrid page ": "python -m pyhybrid page --no-open ",
@@ -103,6 +107,7 @@ def commands(page: Path) -> Iterator[str]:
             yield from (line for line in text.splitlines() if COMMAND.match(line))
 
 
+SERVERS = ("processes.md",)  # pages that start some
 PAGES = [
     page
     for page in (CLONE / "README.md", *sorted((CLONE / "docs").rglob("*.md")))
@@ -116,6 +121,7 @@ def folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in PROGRAMS:
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(PROGRAM)
+        (folder / "app.py").write_text("def application(environ, start_response): return []\n")
         (folder / "tests").mkdir()
         (folder / "tests" / "test_speed.py").write_text(TEST)
         (folder / "slow-steps.toml").write_text('keep = ["train_step"]\n')
@@ -131,7 +137,14 @@ def folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.further
 @pytest.mark.skipif(not shutil.which("jq"), reason="needs jq")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.needs("servers")] if page.name in SERVERS else [])
+        for page in PAGES
+    ],
+    ids=lambda page: page.name,
+)
 def test_they_run(folder: Path, page: Path) -> None:
     environment = {**os.environ, "ARTEFACTS": str(folder)}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
