@@ -12,6 +12,7 @@
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
 
 #include "clock.h"
+#include "function_figures.h"
 #include "instrument.h"
 #include "watched_calls.h"
 
