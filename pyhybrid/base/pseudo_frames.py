@@ -25,6 +25,7 @@ TREE_FULL = "tree_full"
 IN_KERNEL = "kernel"
 SIGNALS_BLOCKED = "signals_blocked"  # of a thread: its name stands in the frame's
 IMPORT_FUNCTIONS = "import_functions"  # what imports of libraries called, added up
+TASK = "task"  # of asyncio's: below the call that made it, not below the event loop
 # What runs only because of the profiler, or runs the program: outside all shares.
 OWN_WORK = "pyhybrid"
 
@@ -42,6 +43,7 @@ PSEUDO_FRAMES = {
     8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (assemble/frames.py)
     9: PseudoFrame("[signals blocked]", SIGNALS_BLOCKED),
     10: PseudoFrame("[functions of imports]", IMPORT_FUNCTIONS),
+    11: PseudoFrame("[task]", TASK),
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory, and that no

@@ -53,6 +53,7 @@ def describe(
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
+        "tasks": settings.tasks,
         "imports": settings.imports or settings.mode != "hybrid",
         "compiler_calls": "compilers" in settings.of_torch,
         "gpu_steps": settings.of_torch.get(GPU),

@@ -16,7 +16,10 @@ MOST = (  # of a container, or of imports, which are the same ones for all, most
     *("throttled_ns", "throttled", "import_functions"),
 )
 ALL = ("complete", "kernel_frames", "imports")
-ANY = ("other_tools", "lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
+ANY = (
+    *("other_tools", "lines", "c_calls", "c_calls_inexact", "tasks"),
+    *("compiler_calls", "compiles_full"),
+)
 LISTS = (
     *("notes", "formats", "functions", "keep", "args", "usage", "usage_of", "function_tables"),
     *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),

@@ -345,6 +345,16 @@ class ProfilerOptions(Declared):
         brief="count and time calls of C functions, too",
         help="count and time calls of C functions, too",
     )
+    tasks: bool = option(
+        "--tasks",
+        group=FUNCTIONS,
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        native="tasks",
+        help="put what tasks of asyncio run below the call that made each, as [task], instead of "
+        "below the event loop",
+    )
     imports: bool = option(
         "--imports",
         group=FUNCTIONS,

@@ -66,6 +66,7 @@ enum pseudo {
     PSEUDO_KERNEL, /* in a system call; where in the kernel is not known */
     PSEUDO_SIGNALS_BLOCKED, /* the thread that frame_blocked names blocks the signal, so its stack is not known */
     PSEUDO_IMPORT_FUNCTIONS, /* in no spool: calls that pyhybrid/assemble/import_calls.py adds up */
+    PSEUDO_TASK, /* what a task of asyncio's runs, below the call that made it (tasks.h) */
 };
 
 static inline uint64_t frame_native(uint64_t address)

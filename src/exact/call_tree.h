@@ -66,6 +66,7 @@ enum exact_frame_flags {
     EXACT_OPAQUE = 256,    /* what it calls is not counted: exact_thread.opaque */
     EXACT_AWAITED = 512,   /* its end is wanted: instances_await_end */
     EXACT_USAGE = 7 << 10, /* enum usage_kinds: what is recorded of this call */
+    EXACT_TASK = 1 << 13,  /* a task's turn: it stands elsewhere in the tree than what calls it */
 };
 #define EXACT_USAGE_SHIFT 10
 #define EXACT_CALL_SHIFT 32
@@ -263,6 +264,7 @@ struct exact {
     } collections[EXACT_GENERATIONS]; /* of garbage, with those that are not kept */
     bool lines;                       /* of functions that a filter selects */
     bool c_calls;                     /* and so are calls of C functions */
+    bool tasks; /* asyncio's stand below what made them (instrument/tasks.h) */
     /* PYH_FUNCTION_OWN, _KEPT and the like that are to stand in the new node `word` below `parent`, of the code that
      * runs with these globals (0: not known).  NULL: none. */
     uint64_t (*marks)(struct exact *x, const struct exact_thread *t,

@@ -8,6 +8,7 @@
 #include "emit.h"
 #include "filter.h"
 #include "instances.h"
+#include "tasks.h"
 #include "backward_work.h"
 #include "native_region.h"
 
@@ -322,6 +323,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
              follow_sinks(x, monitoring) >= 0) {
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true)) {
+            tasks_start(x);
             emit_on_change(on_wanted);
             backward_start();
             if (x->counts)
@@ -438,6 +440,7 @@ void instrument_stop(void)
     garbage_stop();
     native_region_settle();
     backward_stop();
+    tasks_stop();
     paused = NULL;
     idle = false;
     shadow_close_all(x, now);

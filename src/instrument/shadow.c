@@ -132,6 +132,8 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
     uint64_t flags = node != parent && !exact_is_own(node) ? EXACT_RECORDED : 0;
     if (!LIKELY(x->all_events) && flags)
         flags = judged(x, t, f, node);
+    if (!LIKELY(!x->tasks))
+        flags |= tasks_flag(t, parent);
     *s = (struct exact_frame){
         .frame = (uint64_t)f, .entry = entry, .node = node, .since = 0, .flags = flags};
     exact_set_depth(t, t->depth + 1);
@@ -160,9 +162,27 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
     }
 }
 
+/* The [task] of `f` where `throw` goes through it, which has no eval loop then: what awaits a coroutine is one. */
+static __attribute__((noinline)) struct exact_node *thrown_into(const struct exact_thread *t,
+                                                                const frame_t *f)
+{
+    uint64_t unused;
+    const frame_t *caller = caller_of(f, &unused);
+    return caller && !is_generator((const PyCodeObject *)FRAME_CODE(caller)) ? tasks_node(t, f)
+                                                                             : NULL;
+}
+
+/* The node below which `f` belongs, which C code has called, called by the top of the shadow stack. */
+static struct exact_node *below_c(struct exact *x, struct exact_thread *t, const frame_t *f,
+                                  struct exact_node *node, uint64_t entry, uint64_t outer_entry)
+{
+    struct exact_node *task = LIKELY(!x->tasks) ? NULL : tasks_node(t, f);
+    return task ? task : native_path(x, t, node, entry, outer_entry);
+}
+
 /* The node and the entry frame under which `f`, called by the top of the shadow stack at `now`, belongs. */
-static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uint64_t between,
-                                    uint64_t now, uint64_t *entry)
+static struct exact_node *below_top(struct exact *x, struct exact_thread *t, const frame_t *f,
+                                    uint64_t between, uint64_t now, uint64_t *entry)
 {
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     struct exact_node *node = top ? top->node : &t->root;
@@ -174,8 +194,9 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
             c_call_ends(t, t->depth - 1, now); /* without an event (c_calls.c) */
     }
     if (between && !is_launched(between))
-        node = native_path(x, t, node, between, top ? top->entry : 0);
-    return node;
+        return below_c(x, t, f, node, between, top ? top->entry : 0);
+    struct exact_node *task = LIKELY(!x->tasks) ? NULL : thrown_into(t, f);
+    return task ? task : node;
 }
 
 /* A frame that runs, whose begin was not seen: it ran before the thread was seen, or `throw` went
@@ -184,7 +205,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
 {
     uint64_t between, entry;
     caller_of(f, &between);
-    struct exact_node *parent = below_top(x, t, between, now, &entry);
+    struct exact_node *parent = below_top(x, t, f, between, now, &entry);
     struct exact_frame *s = push(x, t, f, parent, entry);
     if (!s)
         return false;
@@ -274,7 +295,7 @@ find_parent(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t 
     if (!is_stack_of(x, t, p) && !shadow_mend_to(x, t, p, exact_ticks(x)))
         return NULL;
     t->started = true;
-    return below_top(x, t, between, exact_ticks(x), entry);
+    return below_top(x, t, f, between, exact_ticks(x), entry);
 }
 
 /* The first function of each thread that `threading` starts, and it is wanted for the thread's name. */
@@ -381,7 +402,8 @@ static __attribute__((noinline)) bool begins_below_c(uint64_t code, bool is_call
     const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
     uint32_t depth = t->depth;
     if (!LIKELY(f && depth && depth != t->capacity && is_called_by_c_of(t, f) && !x->turns &&
-                !makers_moved(t) && !t->opaque && !regions_this_thread))
+                !makers_moved(t) && !t->opaque && !regions_this_thread) ||
+        (x->tasks && is_generator((const PyCodeObject *)code)))
         return false;
     struct exact_frame *top = &t->stack[depth - 1];
     uint64_t entry = (uint64_t)f->previous;
@@ -472,7 +494,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
             entry = top->entry;
         } else if (LIKELY(is_called_by_c_of(t, f))) {
             entry = (uint64_t)f->previous;
-            parent = native_path(x, t, top->node, entry, top->entry);
+            parent = below_c(x, t, f, top->node, entry, top->entry);
             t->started = true;
         } else {
             parent = find_parent(x, t, f, &entry);
@@ -561,6 +583,12 @@ static ALWAYS_INLINE bool ends_as_usual(const struct exact_frame *f)
     return (uint32_t)(f->flags & ~(uint64_t)(EXACT_KEPT | EXACT_USAGE)) == EXACT_RECORDED;
 }
 
+static ALWAYS_INLINE bool ends_a_turn(const struct exact_frame *f)
+{
+    return (uint32_t)(f->flags & ~(uint64_t)(EXACT_KEPT | EXACT_USAGE)) ==
+           (EXACT_RECORDED | EXACT_TASK);
+}
+
 /* The usual case: the top of the stack ends. */
 static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
 {
@@ -606,11 +634,14 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
         if (!LIKELY(!makers_moved(t)))
             makers_note(t);
         const struct exact_frame *top = &t->stack[t->depth - 1];
-        if (LIKELY(t->depth && (uint64_t)f == top->frame && ends_as_usual(top)) ||
+        if (LIKELY(t->depth && (uint64_t)f == top->frame &&
+                   (ends_as_usual(top) || ends_a_turn(top))) ||
             unwind_to(x, t, f, how, now)) {
             if (how == RAISED && !exact_is_own(t->stack[t->depth - 1].node))
                 atomic_fetch_add_explicit(&t->stack[t->depth - 1].node->raised, 1,
                                           memory_order_relaxed);
+            if (!LIKELY(!(t->stack[t->depth - 1].flags & EXACT_TASK)) && how != YIELDED)
+                tasks_ended(f);
             awaited = how == RETURNED && t->stack[t->depth - 1].flags & EXACT_AWAITED;
             pop(x, t, now, how);
             if (t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED)

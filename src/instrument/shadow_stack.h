@@ -11,6 +11,7 @@
 #include "compiler.h"
 #include "call_tree.h"
 #include "instrument.h"
+#include "tasks.h"
 #include "turns.h"
 
 /* Between the two the handler does not trust the stack. */
@@ -70,8 +71,12 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
         count(&f->node->total_ticks, now - f->since);
     if (!LIKELY(!x->turns && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
         turns_end(x, t, f, now, how);
-    if (!LIKELY(!(f->flags & EXACT_OPAQUE)))
-        t->opaque = 0;
+    if (!LIKELY(!(f->flags & (EXACT_OPAQUE | EXACT_TASK)))) {
+        if (f->flags & EXACT_OPAQUE)
+            t->opaque = 0;
+        if (f->flags & EXACT_TASK)
+            tasks_end_turn(t, now);
+    }
     exact_set_depth(t, t->depth - 1);
 }
 

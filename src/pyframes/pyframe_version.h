@@ -12,6 +12,7 @@
 #include <internal/pycore_frame.h>
 #include <internal/pycore_runtime.h>
 #if PY_VERSION_HEX >= 0x030e0000
+#include <internal/pycore_genobject.h>
 #include <internal/pycore_stackref.h>
 #endif
 #include <stdbool.h>

@@ -52,6 +52,7 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
 {
     int tool_id = -1;
     sampler_exact()->counts = o->counts;
+    sampler_exact()->tasks = o->tasks && o->counts;
     sampler_exact()->open.max_kept = o->max_calls;
     filter_set_own(o->own);
     if (filter_set(o->filter, o->keep, o->lines_of, o->arguments_of, o->usage_of))

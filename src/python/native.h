@@ -142,6 +142,7 @@ bool spawns_forks(void);
 struct start_options {
     struct sampler_options sampler;
     int lines, c_calls; /* of the exact half: counted and timed, too */
+    int tasks;          /* asyncio's below what made them */
     int counts;         /* 0: its events are for sinks alone, and come while one wants them */
     int paused;         /* until resume() */
     PyObject *filter, *keep, *lines_of, *arguments_of, *usage_of; /* borrowed; NULL: none */

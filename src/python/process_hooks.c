@@ -18,6 +18,7 @@
 #include "ending.h"
 #include "loader_lock.h"
 #include "sampler.h"
+#include "tasks.h"
 
 #define PROGRAM_RUNS                                                                               \
     "cpython.run_" /* the audit events of the interpreter's main: a file, a module, a command... */
@@ -144,6 +145,8 @@ static int on_audit(const char *event, PyObject *args, void *data)
     } else if (!strcmp(event, "exec")) {
         if (program_begins_now())
             instrument_program_begins();
+        if (PyTuple_GET_SIZE(args))
+            tasks_code_runs(PyTuple_GET_ITEM(args, 0));
         return PyTuple_GET_SIZE(args) ? instances_code_runs(PyTuple_GET_ITEM(args, 0)) : 0;
     } else if (!strncmp(event, "_thread.start_", strlen("_thread.start_"))) {
         if (!sampler_exact() && PyTuple_GET_SIZE(args))

@@ -41,6 +41,7 @@ static const struct field {
     {"backend", PATH, SAMPLER(backend_path)},
     {"lines", FLAG, HERE(lines)},
     {"c_calls", FLAG, HERE(c_calls)},
+    {"tasks", FLAG, HERE(tasks)},
     {"counts", FLAG, HERE(counts)},
     {"paused", FLAG, HERE(paused)},
     {"filter", OBJECT, HERE(filter)},

@@ -188,7 +188,7 @@ def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
     writer = SpoolWriter()
     writer.meta()
     writer.thread(1, 1, "python")
-    stacks = [writer.stack(pseudo(n)) for n in (*range(1, 12), 9 | 1 << 8)] + [
+    stacks = [writer.stack(pseudo(n)) for n in (*range(1, 13), 9 | 1 << 8)] + [
         writer.stack(python(77, 1)),
         0,
     ]
@@ -206,7 +206,8 @@ def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
         "[signals blocked]": 1,
         "[signals blocked] thread python": 1,
         "[functions of imports]": 1,
-        "[pseudo 11]": 1,
+        "[task]": 1,
+        "[pseudo 12]": 1,
     }
 
 

@@ -161,6 +161,7 @@ def _facts(profile: Profile) -> dict[str, str]:
     meta = profile.meta
     chosen = [f"-t {each}" for each in meta.get("functions") or ()]
     chosen += ["--c-calls"] if meta.get("c_calls") else []
+    chosen += ["--tasks"] if meta.get("tasks") else []
     chosen += ["imports by module"] if summed_functions(profile) else []
     return {
         "command": _command(profile.process.argv),
