@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import Rows, times, trace
+from traces import TASK, Rows, times, trace
 
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
@@ -58,6 +58,24 @@ def test_a_total_loses_the_inside_of_its_own_turns_and_all_of_those_below(tmp_pa
         }
         check_sums(profile)
         assert [row.calls for row in profile.exact] == [1, 5, 20, 2]
+
+
+def test_what_a_task_costs_besides_its_time_is_not_its_makers(tmp_path: Path) -> None:
+    """Its turns are called by an event loop, which pays what a turn costs outside of it."""
+    tree: Rows = [
+        (0, "main", {"calls": 1, "ticks": 400}),
+        (1, TASK, {}),
+        (2, "fetch", {"calls": 10, "resumes": 10, "ticks": 300}),
+        (3, "leaf", {"calls": 5, "ticks": 100}),
+    ]
+    with compensated(tmp_path, tree) as profile:
+        fetch = 300 - 4 * 20 - 10 * 5
+        assert times(profile) == {
+            "1:main": (100 - 4 + fetch, 100 - 4),
+            "1:main/[task]/fetch": (fetch, 200 - 4 * 20 - 6 * 5),
+            "1:main/[task]/fetch/leaf": (100 - 4 * 5, 100 - 4 * 5),
+        }
+        check_sums(profile)
 
 
 def test_threads_are_on_their_own(tmp_path: Path) -> None:

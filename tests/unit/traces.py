@@ -1,6 +1,6 @@
 """Traces made by hand: threads, each a list of (parent node, function, counts).
 
-Ticks are nanoseconds.  A function is a name: `[name]` is a region, but UNKNOWN.
+Ticks are nanoseconds.  A function is a name: `[name]` is a region, but UNKNOWN and TASK.
 """
 
 from pathlib import Path
@@ -12,7 +12,8 @@ from spool_writer import SpoolWriter, pseudo, python, region
 from pyhybrid.assemble import open_profile
 from pyhybrid.tables.profile import Profile
 
-UNKNOWN = "[unknown python]"
+UNKNOWN, TASK = "[unknown python]", "[task]"
+PSEUDO = {UNKNOWN: 4, TASK: 11}
 Rows = list[tuple[int, str, dict[str, int]]]
 
 
@@ -25,8 +26,8 @@ def trace(tmp_path: Path, *threads: Rows, **meta: Any) -> Profile:
         if name in words:
             continue
         number = len(words) + 1
-        if name == UNKNOWN:
-            words[name] = pseudo(4)
+        if name in PSEUDO:
+            words[name] = pseudo(PSEUDO[name])
         elif name.startswith("["):
             spool.region(number, name[1:-1])
             words[name] = region(number)

@@ -10,13 +10,14 @@ from functools import cache
 from pyhybrid._columns import descend, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid.base.pseudo_frames import TASK
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile, made_once
 
 MOST_WAITING = 0.5  # of the time of a line or function; one that waits more comes last
 
 # Kinds of frames.  A frame of native code is as what calls it.
-_OTHER, _LOOP, _WAIT, _POOL, _IDLE, _NATIVE = range(6)
+_OTHER, _LOOP, _WAIT, _POOL, _IDLE, _NATIVE, _TASK = range(7)
 # States: work, in a loop, below what a loop called, below what is idle, in a pool's own loop.
 WORK, LOOP, CALLBACK, IDLE, POOL = range(5)
 _STEPS = bytes(
@@ -26,7 +27,7 @@ _STEPS = bytes(
         CALLBACK: {_LOOP: LOOP, _POOL: POOL},
         IDLE: {_LOOP: LOOP, _POOL: POOL},
         POOL: {_LOOP: LOOP, _OTHER: WORK, _IDLE: IDLE},
-    }[state].get(kind, state)
+    }[state].get(kind, CALLBACK if kind == _TASK else state)  # an event loop runs each task
     for state in range(5)
     for kind in range(256)
 )
@@ -52,7 +53,7 @@ def waiting_nodes(profile: Profile) -> bytes:
 
 def _kind(frame: Frame) -> int:
     if frame.kind not in ("python", "region"):
-        return _NATIVE
+        return _TASK if (frame.kind, frame.symbol) == ("pseudo", TASK) else _NATIVE
     for kind, functions in _of_file("/" + (frame.file or "")):
         if functions.match(frame.name):
             return kind

@@ -4,9 +4,11 @@ A turn (a call, or a generator's going on) costs `call_ns`, of which its own pat
 `inside_ns` and its caller's self time the rest (src/instrument/calibrate.c).  So a path's total
 loses the inside cost of its own turns, and the whole cost of all turns below it; what is left of a
 self time is never below 0, and a total is the sum of the self times of its subtree.  Regions are
-no calls, and cost nothing here.
+no calls, and cost nothing here.  What a task's turn costs besides is its event loop's, not that of
+the call that made it, and is left there.
 """
 
+from pyhybrid.base.pseudo_frames import TASK
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables.exact_table import ExactTable
 from pyhybrid.tables.profile import Profile
@@ -39,6 +41,7 @@ def _less(profile: Profile, call_ns: float, inside_ns: float) -> ExactTable:
     total = dict.fromkeys(rows, 0)  # of what is below, then with the path's own
     outside = dict.fromkeys(rows, 0.0)
     own = {}
+    tasks = {each.id for each in frames.values() if each.kind == "pseudo" and each.symbol == TASK}
     for key in sorted(rows, key=lambda key: -key[1]):  # children before their parents
         thread, node = key
         row = rows[key]
@@ -47,12 +50,14 @@ def _less(profile: Profile, call_ns: float, inside_ns: float) -> ExactTable:
             turns = 0
         own[key] = max(0, row.self_ns - round(turns * inside_ns + outside[key]))
         total[key] += own[key]
-        parent = nodes.parent[node]
+        parent, is_task = nodes.parent[node], False
         while parent and (thread, parent) not in rows:
+            is_task = is_task or nodes.frame[parent] in tasks
             parent = nodes.parent[parent]
         if parent:
             total[thread, parent] += total[key]
-            outside[thread, parent] += turns * (call_ns - inside_ns)
+            if not is_task:
+                outside[thread, parent] += turns * (call_ns - inside_ns)
     return ExactTable.of(
         row._replace(total_ns=total[key], self_ns=own[key]) for key, row in rows.items()
     )

@@ -128,12 +128,18 @@ def test_a_share_is_that_of_the_samples(
 @pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["hybrid", "trace"])
 @pytest.mark.parametrize(
-    ("what", "who"),
-    [("blocked", "the main thread did not run"), ("blocks_loop", "the event loop was blocked")],
+    ("what", "who", "more"),
+    [
+        ("blocked", "the main thread did not run", ()),
+        ("blocks_loop", "the event loop was blocked", ()),
+        ("blocks_loop", "the event loop was blocked", ("--tasks",)),
+    ],
 )
-def test_what_waits(pyhybrid: Callable[..., Run], what: str, who: str, mode: str) -> None:
+def test_what_waits(
+    pyhybrid: Callable[..., Run], what: str, who: str, more: tuple[str, ...], mode: str
+) -> None:
     """Exact times less the CPU time: the function that waited, for as long as it slept."""
-    options = ("--mode", mode, "--format", "folded")
+    options = ("--mode", mode, "--format", "folded", *more)
     run = pyhybrid(*options, TARGETS / "planted.py", what)
     profile = run.profile()
     finding = by_rule(profile)["blocked"]
