@@ -26,7 +26,7 @@ static PyWrapperDescrObject
 static PyObject *asyncio_folder; /* the files of asyncio begin with it; NULL: not known */
 
 /* By frame of a coroutine: the thread's serial and, below it, the [task]'s node; 0: it has ended.  Nothing reports where
- * a coroutine dies that never ran; the next one at its address has a value of its own. */
+ * a coroutine dies that never ran, or that a filter leaves out; the next one at its address has a value of its own. */
 static struct map makers;
 static size_t n_makers; /* that are not 0 */
 #define NODE_BITS (EXACT_CHUNK_BITS + EXACT_CHUNKS)
@@ -314,6 +314,9 @@ void tasks_stop(void)
         task_type->tp_init = initialize;
     if (wrapper && wrapper->d_wrapped == (void *)on_task)
         wrapper->d_wrapped = (void *)initialize;
+    Py_CLEAR(task_type); /* classes that were made of it meanwhile still call what was ours */
+    Py_CLEAR(wrapper);
+    Py_CLEAR(asyncio_folder);
     map_clear(&makers);
     n_makers = 0;
 }
