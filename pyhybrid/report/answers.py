@@ -12,7 +12,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.report.cautions import cautions
 from pyhybrid.report.run_parts import Run
 from pyhybrid.report.step_listing import StepSummary, step_report
-from pyhybrid.report.summary import CallDurations, Function, summarize
+from pyhybrid.report.summary import CallDurations, Function, StepsPart, summarize
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.findings import Finding
@@ -20,6 +20,7 @@ from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.lines.program_lines import ProgramLine
 from pyhybrid.views.lines.program_tree import TreeRow, program_tree
 from pyhybrid.views.training.compiles import Compiles
+from pyhybrid.views.training.in_steps import in_steps
 from pyhybrid.views.training.model import ModuleFigures, model_figures
 from pyhybrid.views.training.operators import OperatorFigures, operators_of
 from pyhybrid.views.training.slow_steps import SlowStep
@@ -45,6 +46,7 @@ class Answers(Record):
     waited: Waits | None  # of threads that ran Python; null: hardly, or not known
     tree: list[TreeRow]  # the largest of the program's functions, in the order of the tree
     program_lines: list[ProgramLine]  # most weight first, those that wait last
+    in_steps: StepsPart | None  # what both are of; null: of the whole run
     functions: list[Function]  # all that runs, most time in itself first
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     steps: StepSummary | None  # of a training; null: none
@@ -60,7 +62,7 @@ class Answers(Record):
 def answers(profile: Profile, n: int) -> Answers:
     """Collect them: `n` rows of each view, and no commands yet."""
     found = summarize(profile, [], [], imports=False)
-    steps = _if_any(lambda: step_report(profile, n))
+    steps, part = _if_any(lambda: step_report(profile, n)), in_steps(profile)
     model = _if_any(lambda: model_figures(profile))
     operators = _if_any(lambda: operators_of(profile))
     modules = model.modules if model else []
@@ -72,8 +74,9 @@ def answers(profile: Profile, n: int) -> Answers:
         cautions=cautions(found),
         findings=found.findings,
         waited=waited,
-        tree=program_tree(profile, TREE_ROWS * n),
+        tree=program_tree(part.profile if part else profile, TREE_ROWS * n),
         program_lines=found.program_lines[:n],
+        in_steps=found.in_steps,
         functions=found.functions[:n],
         durations=found.durations[:n],
         steps=found.steps,

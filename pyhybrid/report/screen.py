@@ -60,6 +60,7 @@ LEAST_NATIVE = 0.05  # of the samples: less in itself is no native function for 
 LEAST_UNPLACED = 0.01
 FINDING_LINES = CAUTION_LINES = WAITED_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
+LEAST_OUTSIDE = 0.05  # of the samples: then it is shown that they are in none of the steps
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED, N_GROUPS = 3, 4
 N_CHILDREN, CHILDREN_LINES = 4, 2
@@ -345,21 +346,39 @@ def _percent(weight_ns: int, s: Summary) -> str:
 
 
 def _program_lines(s: Summary, columns: int, most: int, least_share: float = 0) -> list[Line]:
-    least_ns = max(1, least_share * s.samples.recorded_weight_ns)
+    least_ns = max(1, least_share * _base_ns(s))
     shown = [each for each in s.program_lines if each.weight_ns >= least_ns][:most]
     if not shown:
         return []
-    title = (
-        f"  {_time_title(s):>5}      time  line of the program, with what it called in libraries"
-    )
-    lines: list[Line] = [[(title, DIM)]]
+    title = f"line of the program, with what it called in libraries{_in_steps(s)}"
+    lines: list[Line] = [[(f"  {_time_title(s):>5}      time  {title}", DIM)]]
     for each in shown:
-        head = f"{_percent(each.weight_ns, s):>7}{seconds(each.weight_ns):>10}  "
+        head = f"{share(each.weight_ns / _base_ns(s)):>7}{seconds(each.weight_ns):>10}  "
         place = f"{middle(os.path.basename(each.file), MAX_PLACE)}:{each.line}"
         text = each.text or f"in {each.function}"
         style, waits = (DIM, "  waits:") if each.waits else ("", "")
         lines.append([(head, style), (place, style or STRONG), (f"{waits}  {text}", style)])
-    return lines
+    return lines + _outside(s)
+
+
+def _base_ns(s: Summary) -> int:
+    """Return of what lines and the tree have shares: of the steps of a training, or of the run."""
+    run_ns = s.samples.recorded_weight_ns - s.samples.own_weight_ns
+    return (s.in_steps.weight_ns if s.in_steps else run_ns) or 1
+
+
+def _in_steps(s: Summary) -> str:
+    return f", in {s.in_steps.n_steps:,} steps" if s.in_steps else ""
+
+
+def _outside(s: Summary) -> list[Line]:
+    """Return a row of what is in none of the steps."""
+    run_ns = s.samples.recorded_weight_ns - s.samples.own_weight_ns
+    left_ns = run_ns - s.in_steps.weight_ns if s.in_steps else 0
+    if left_ns < LEAST_OUTSIDE * run_ns:
+        return []
+    what = f"{share(left_ns / run_ns)} of the run: imports, warm-up, what is between the steps"
+    return [[(f"{'':>7}{seconds(left_ns):>10}  not in steps, {what}", DIM)]]
 
 
 def _time_title(s: Summary) -> str:
@@ -372,15 +391,14 @@ def _tree(s: Summary, columns: int, most: int) -> list[Line]:
     every = _chains(s.tree)
     largest = sorted((row.share for row in every), reverse=True)[: max(0, most)]
     rows = [row for row in every if largest and row.share >= largest[-1]][:most]
-    sampled = [Column(_time_title(s), 7, "weight_ns", lambda ns: _percent(ns, s))]
+    sampled = [Column(_time_title(s), 7, "weight_ns", lambda ns: share(ns / _base_ns(s)))]
     if not s.samples.recorded:
         sampled = []
     elif not s.calls:
         sampled.append(Column("time", 10, "weight_ns", seconds))
     exact = [Column("time", 10, "exact_total_ns", seconds), _CALLS] if s.calls else []
-    name = text(
-        "function, with what it called in libraries", lambda row: STEP * row.depth + row.function
-    )
+    title = f"function, with what it called in libraries{_in_steps(s)}"
+    name = text(title, lambda row: STEP * row.depth + row.function)
     return _table([*sampled, *exact, name], rows, columns)
 
 

@@ -30,6 +30,7 @@ from pyhybrid.views.lines.program_tree import TreeRow, program_tree
 from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
 from pyhybrid.views.processes import ProcessGroup, grouped, processes_of
 from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
+from pyhybrid.views.training.in_steps import in_steps
 from pyhybrid.views.waits import Waits, all_waits
 
 N_FUNCTIONS, N_PATHS, N_LINES, N_TREE = 50, 10, 50, 50
@@ -89,6 +90,13 @@ class Counter(Record):
     sum_of_squares: float
 
 
+class StepsPart(Record):
+    """Hold the part of the run that `program_lines` and `tree` are of: a training's steps."""
+
+    n_steps: int
+    weight_ns: int
+
+
 class Summary(Record):
     """Hold the keys of `pyhybrid report --json`, in this order; null where it is not known."""
 
@@ -108,6 +116,7 @@ class Summary(Record):
     # Traced, but without samples: the first by exact_self_ns instead.
     program_lines: list[ProgramLine]  # the first: its own by weight, those that wait last
     tree: list[TreeRow]  # the largest of the program's functions, in the order of the tree
+    in_steps: StepsPart | None  # what both are of; null: of the whole run
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     compiler_calls: bool  # what compilers call is counted, too
@@ -145,7 +154,9 @@ def summarize(
     """
     meta, calls = profile.meta, Calls.of(profile)
     functions, paths, left_out = _functions(profile, min_time_ns, all_frames, imports)
-    lines, source_notes = _program_lines(profile)
+    part = in_steps(profile)
+    base = part.profile if part else profile
+    lines, source_notes = _program_lines(base)
     views = _views(profile)
     if left_out:
         views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
@@ -165,7 +176,8 @@ def summarize(
         findings=findings(profile),
         functions=functions,
         program_lines=lines,
-        tree=program_tree(profile, N_TREE),
+        tree=program_tree(base, N_TREE),
+        in_steps=StepsPart(part.n_steps, part.weight_ns) if part else None,
         paths=paths,
         durations=_durations(profile),
         compiler_calls=bool(meta.get("compiler_calls")),

@@ -24,8 +24,8 @@ from pyhybrid.report.line_listing import LineReport
 from pyhybrid.report.processes import LeftOut, NotMerged, Processes
 from pyhybrid.report.quality import ModuleNames, QualityReport
 from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
-from pyhybrid.report.step_listing import PhaseFigures, StepSummary
-from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
+from pyhybrid.report.step_listing import InPhase, PhaseFigures, StepSummary
+from pyhybrid.report.summary import CallDurations, Counter, Function, StepsPart, Summary
 from pyhybrid.report.summary import Path as Path_
 from pyhybrid.report.tree import TreeFigures, TreeNode
 from pyhybrid.views.findings import Finding, Found
@@ -111,6 +111,8 @@ RECORDS = {
     "function wait": FunctionWait,
     "gpu": GpuSummary,
     "launched work": GpuShare,
+    "function in a phase": InPhase,
+    "steps part": StepsPart,
     "step summary": StepSummary,
     "counted function": FunctionLines,
     "line": LineFigures,

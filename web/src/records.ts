@@ -55,6 +55,8 @@ export interface Summary {
   processes: ProcessGroup[];
   /** what stands out, at most five */
   findings: Finding[];
+  /** what both are of; null: of the whole run */
+  in_steps: StepsPart | null;
   /** of chosen functions and regions, most time first */
   durations: CallDurations[];
   /** what compilers call is counted, too */
@@ -290,6 +292,12 @@ export interface Finding {
   command: string;
   share: number;
   evidence: Record<string, unknown>;
+}
+
+/** Hold the part of the run that `program_lines` and `tree` are of: a training's steps. */
+export interface StepsPart {
+  n_steps: number;
+  weight_ns: number;
 }
 
 /** Hold how long single calls of a function (-t) or region took; quantiles to 12 %. */

@@ -18,10 +18,10 @@ from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.findings.process_measures import awaited
 from pyhybrid.views.findings.slow_layer import layer, uncompiled
 from pyhybrid.views.findings.step_measures import STEP_MEASURES
+from pyhybrid.views.training.in_steps import FEWEST_STEPS, in_steps
 
 MOST = 5
 SHOWN = 3  # of them by a summary
-FEWEST_STEPS = 4  # of a training
 _MEASURES = {
     **MEASURES,
     **STEP_MEASURES,
@@ -61,14 +61,16 @@ def findings(profile: Profile) -> list[Finding]:
     """
     if profile.view.by_time:
         return []
-    measured = Measured(profile)
+    measured, part = Measured(profile), in_steps(profile)
+    of_steps = Measured(part.profile, part.n_steps) if part else measured
     found: list[Finding] = []
     last = dict[str, bool]()  # rules, and whether they are shown all the same
     for rule in _rules():
-        evidence = _MEASURES[rule["measure"]](measured, rule)
+        base = of_steps if rule.get("in_steps") else measured
+        evidence = _MEASURES[rule["measure"]](base, rule)
         if evidence and _reaches(rule, evidence):
             shown = {key: _shown(key, e) for key, e in evidence.items()}
-            text = rule["text"].format(time=measured.time, **shown)
+            text = rule["text"].format(time=base.time, **shown)
             share = float(evidence.get("share", 0))
             if rule.get("last") and len(measured.steps) >= FEWEST_STEPS:
                 last[rule["name"]] = share >= rule["shown_from"]

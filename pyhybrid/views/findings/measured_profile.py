@@ -20,15 +20,18 @@ Evidence = dict[str, Any] | None
 class Measured(NodeWeights):
     """Hold a profile's sampled time by node, and what else several measures ask for."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, n_steps: int = 0) -> None:
+        """Take a profile, or the part of one that is so many steps of a training."""
         super().__init__(profile)
+        self._n_steps = n_steps
         process = profile.process
         self.wall_ns = (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0
 
     @property
     def time(self) -> str:
         """Return what shares of samples are of."""
-        return "CPU time" if self.profile.meta.get("clock") == "cpu" else "time of all threads"
+        time = "CPU time" if self.profile.meta.get("clock") == "cpu" else "time of all threads"
+        return f"{time} of {self._n_steps:,} steps" if self._n_steps else time
 
     @cached_property
     def steps(self) -> list[Step]:

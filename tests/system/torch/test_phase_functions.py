@@ -100,3 +100,26 @@ def test_who_is_in_each_phase(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     text = pyhybrid("report", "steps").result.stdout
     (line,) = (each for each in text.splitlines() if " wait (" in each)
     assert ("did not run for" in line and "in Queue.get" in line) == is_known
+
+
+def test_lines_and_tree_are_of_the_steps(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """What ran before is one row beside them."""
+    (tmp_path / "train.py").write_text(PROGRAM)
+    run = pyhybrid("train.py")
+    shown = json.loads(pyhybrid("report", "--json").result.stdout)
+    steps = shown["in_steps"]
+    assert steps["n_steps"] == 40
+    samples = shown["samples"]
+    assert 0 < steps["weight_ns"] < 0.8 * samples["recorded_weight_ns"]
+    assert sum(row["weight_ns"] for row in shown["program_lines"]) <= steps["weight_ns"]
+    functions = {row["function"].split(" (")[0] for row in shown["program_lines"]}
+    assert "prepare" not in {row["function"].split(" (")[0] for row in shown["tree"]}
+    assert "spin" in functions
+    first = max(shown["program_lines"], key=lambda row: row["weight_ns"])
+    assert first["function"] in ("spin", "Callbacks.on_end")
+    lines = run.result.stderr.splitlines()
+    (title,) = (line for line in lines if "line of the program" in line)
+    assert title.endswith("in 40 steps")
+    (row,) = (line for line in lines if "not in steps" in line)
+    outside_ns = samples["recorded_weight_ns"] - samples["own_weight_ns"] - steps["weight_ns"]
+    assert f"{outside_ns / 1e9:.3f} s" in row
