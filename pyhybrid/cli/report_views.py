@@ -429,6 +429,32 @@ class Processes(View):
         return processes_listing(figures, args.each)
 
 
+class Waits(View):
+    """Prints who waited, for the GIL, a lock or another thread, and what others ran meanwhile:
+    lines with `--clock wall`, else functions of the one and lines of the other.
+    """
+
+    name = "waits"
+    help = "who waited for other threads, and what these ran meanwhile"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """See View."""
+        count = word(Number(1, 1 << 31))
+        parser.add_argument("-n", type=count, default=20, metavar="N", help="so many pairs (20)")
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """See View."""
+        from pyhybrid.views.wait_pairs import wait_pairs
+
+        return wait_pairs(profile)
+
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
+        """See View."""
+        from pyhybrid.report.wait_listing import wait_listing
+
+        return wait_listing(figures, args.n)
+
+
 def add_frames(parser: argparse.ArgumentParser) -> None:
     """Declare what of the call tree is shown."""
     parser.add_argument(
@@ -467,6 +493,7 @@ _ALL = (
     Operators,
     Steps,
     Compiles,
+    Waits,
     Processes,
     Quality,
     Findings,

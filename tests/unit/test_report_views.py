@@ -45,6 +45,7 @@ from pyhybrid.views.training.operators import (
     ShapeCalls,
 )
 from pyhybrid.views.training.slow_steps import SlowStep
+from pyhybrid.views.wait_pairs import WaitPair, WaitPairs
 from pyhybrid.views.waits import FunctionWait, Waits
 
 SMALL = ("summary", "tree", "lines", "calls", "processes", "quality", "findings")
@@ -107,7 +108,9 @@ RECORDS = {
     "path": Path_,
     "durations": CallDurations,
     "counter": Counter,
-    "waits": Waits,
+    "thread waits": Waits,
+    "waits": WaitPairs,
+    "wait pair": WaitPair,
     "function wait": FunctionWait,
     "gpu": GpuSummary,
     "launched work": GpuShare,

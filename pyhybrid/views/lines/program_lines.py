@@ -47,7 +47,7 @@ def program_frames(profile: Profile) -> frozenset[int]:
 
 def program_lines(profile: Profile) -> list[ProgramLine]:
     """Return all that were sampled, the heaviest first; those that mostly wait come last."""
-    place_of = _innermost(profile)
+    place_of = innermost_lines(profile)
     tree = FoldedTree.of(profile)
     nodes = array("I", profile.stacks.node)
     of_stack, waits = take(tree.of_node, nodes), take(waiting_nodes(profile), nodes)
@@ -68,7 +68,8 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
     return sorted(lines, key=lambda each: (each.waits, -each.weight_ns, each.file, each.line))
 
 
-def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:
+@made_once
+def innermost_lines(profile: Profile) -> list[tuple[Frame, int] | None]:
     """Return each stack row's innermost frame of the program with a known line, and that."""
     stacks, program = profile.stacks, program_frames(profile)
     is_own = bytes(frame in program for frame in range(max(profile.frames, default=0) + 1))

@@ -34,13 +34,20 @@ class InSteps(NamedTuple):
     weight_ns: int
 
 
+def spans_of_steps(profile: Profile) -> tuple[Spans | None, int]:
+    """Return when the steps of a training ran, and how many there are; (None, 0): too few."""
+    found = None if profile.view.by_time else steps_of(profile)
+    if not found or len(found.steps) < FEWEST_STEPS:
+        return None, 0
+    return _united([(step.begin_ns, step.end_ns) for step in found.steps]), len(found.steps)
+
+
 @made_once
 def in_steps(profile: Profile) -> InSteps | None:
     """Return that of a training's; None: there are too few steps, or samples in them."""
-    found = None if profile.view.by_time else steps_of(profile)
-    if not found or len(found.steps) < FEWEST_STEPS:
+    spans, n_steps = spans_of_steps(profile)
+    if spans is None:
         return None
-    spans = _united([(step.begin_ns, step.end_ns) for step in found.steps])
     samples, weights = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for chunk in profile.timeline():
         at_ns, places = times(chunk), Counter[int]()
@@ -68,7 +75,7 @@ def in_steps(profile: Profile) -> InSteps | None:
     threads = [each._replace(recorded_weight_ns=taken[each.id]) for each in profile[Thread]]
     exact = _exact_of(profile, rows)
     part = profile.replaced({Sampled: rows, Thread: threads}, exact=exact)
-    return InSteps(part, len(found.steps), sum(row.weight_ns for row in part.sampled))
+    return InSteps(part, n_steps, sum(row.weight_ns for row in part.sampled))
 
 
 def _exact_of(profile: Profile, rows: list[Sampled]) -> ExactTable:
