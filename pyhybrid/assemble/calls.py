@@ -254,8 +254,16 @@ def write_watched(
     for index, calls in spool.watched.items():
         thread, of_thread = spool.exact_threads[index], nodes[index]
         rows = (
-            (thread, of_thread[node], ticks.time(since), ticks.time(until), *cpu_ns, raised)
-            for since, until, *cpu_ns, node, raised in calls
+            (
+                thread,
+                of_thread[node],
+                ticks.time(since),
+                ticks.time(until),
+                *cpu_ns,
+                raised,
+                no_graph,
+            )
+            for since, until, *cpu_ns, node, raised, no_graph in calls
         )
         insert(database, WatchedCall, rows)
     database.execute("COMMIT")

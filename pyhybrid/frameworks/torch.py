@@ -18,6 +18,7 @@ from pyhybrid.base.clock_pair import MONOTONIC
 from pyhybrid.base.files import table_beside
 
 _PACKAGE = "torch"
+FOLDER = f"/{_PACKAGE}/"  # of its files
 
 
 @cache
@@ -34,6 +35,11 @@ def gpu() -> dict[str, Any]:
 def modules() -> dict[str, Any]:
     """Return the table [modules]."""
     return tables()["modules"]
+
+
+def hooks() -> dict[str, Any]:
+    """Return the table [hooks]."""
+    return tables()["hooks"]
 
 
 def steps() -> dict[str, Any]:
@@ -268,15 +274,27 @@ def register_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -
     """Register the functions that are phases, and `others`, with `native`; `above`: the folder that
     PyTorch's is in."""
     table = steps()
-    functions: dict[str, tuple[tuple[str, bool], ...]] = {}
-    for phase, names in {**phases(), "": others}.items():
+    functions: dict[str, tuple[tuple[str, bool, int], ...]] = {}
+    for group, (phase, names) in enumerate([("", others), *phases().items()]):
         for name in names:
             file, _, function = name.rpartition(":")
-            calls_back = phase == table["ends"]
-            functions[function] = (*functions.get(function, ()), (file, calls_back))
+            entry = (file, phase == table["ends"], group)
+            functions[function] = (*functions.get(function, ()), entry)
     library = os.path.join(os.path.dirname(os.__file__), "")
     packages = tuple(f"{library}{each}-packages{os.sep}" for each in ("site", "dist"))
     native.watch_calls(functions, (f"{above}/torch/",), (library,), packages)
+
+
+def brings_batch(name: str) -> bool:
+    """Does a function of this name, of those that are the phase `data`, return a batch?"""
+    return str(steps()["phases"]["data"][0]).endswith(f":{name}")
+
+
+def is_listed(functions: Iterable[str], file: str, name: str) -> bool:
+    """Is a Python function one of these: ends of files' names, `:`, and qualified names?"""
+    return any(
+        each.endswith(f":{name}") and file.endswith(each.partition(":")[0]) for each in functions
+    )
 
 
 def phase_of(file: str, name: str) -> str | None:

@@ -218,7 +218,7 @@ class Spool(Struct):
     code_facts: list[CodeFacts] = made(list)
     # Turns of kept calls (src/exact/kept_calls.h) by their thread in the exact half.
     calls: dict[int, list[memoryview]] = made(dict)
-    # since, until (ticks), CPU time at both, node, raised; by thread of the exact half
+    # since, until (ticks), CPU time at both, node, raised, no graph; by thread of the exact half
     watched: dict[int, list[tuple[int, ...]]] = made(dict)
     call_times: dict[tuple[int, int], CallTimes] = made(dict)  # (thread, node)
     n_damaged: int = 0  # records that do not count

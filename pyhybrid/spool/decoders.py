@@ -19,6 +19,7 @@ from pyhybrid._columns import (
     PSEUDO_LIMIT,
     PSEUDO_TRUNCATED,
     SPOOL_LOSSES,
+    WATCHED_MADE_NONE,
     rows_follow,
 )
 from pyhybrid.spool import ADDRESS_LIMIT, EXACT_COUNT, STRUCT, TYPE
@@ -332,7 +333,12 @@ def _calls(spool: Spool, head: Head, turns: memoryview) -> None:
 
 @_record("WATCHED", "spool_calls")
 def _watched(spool: Spool, head: Head, rows: memoryview) -> None:
-    calls = STRUCT["watched_call"].iter_unpack(rows)
+    calls = [
+        (*figures, how & ~WATCHED_MADE_NONE, 1)
+        if how & 0xFF & WATCHED_MADE_NONE
+        else (*figures, how, 0)
+        for *figures, how in STRUCT["watched_call"].iter_unpack(rows)
+    ]
     spool.watched.setdefault(_thread_of_calls(spool, head), []).extend(calls)
 
 

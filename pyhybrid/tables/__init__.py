@@ -401,14 +401,15 @@ class Turn(Row, of_process=True, ordered_by="begin_ns"):
 COLLECTION = 2
 
 
-class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
+class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC", absent={"no_graph": "0"}):
     """One row is a single call of a framework's function (frameworks/torch.toml, --torch no-steps),
     or of one of the program that it calls back, by which the steps of a training are known; or a
     garbage collection that happened in a call.
 
     cpu_begin_ns, cpu_end_ns: the thread's CPU time so far.  raised: 1 where it ended by an
     exception; from COLLECTION on it is a collection: its generation is the lower byte less
-    COLLECTION, above that is how many objects it freed.
+    COLLECTION, above that is how many objects it freed.  no_graph: 1 where no autograd node was
+    made meanwhile; 0: some, or it is not known.
     """
 
     thread: ThreadId
@@ -418,6 +419,7 @@ class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
     cpu_begin_ns: int
     cpu_end_ns: int
     raised: int
+    no_graph: int
 
 
 class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):

@@ -60,6 +60,7 @@ static const struct number numbers[] = {
     /* kept_calls.h */
     {"CALL_ENDED", CALL_ENDED},
     {"CALL_RAISED", CALL_RAISED},
+    {"WATCHED_MADE_NONE", WATCHED_MADE_NONE},
     {"CALL_PARTIAL", CALL_PARTIAL},
     {"CALL_FIRST", CALL_FIRST},
     {"CALLS_BUCKETS", CALLS_BUCKETS},
@@ -193,7 +194,7 @@ static const struct layout layouts[] = {
     STRUCT(spool_events, thread, n, first_ticks, last_ticks, n_dropped),
     STRUCT(spool_calls, thread),
     STRUCT(call_turn, since, until, node, serial, flags, weight_bits, more),
-    STRUCT(watched_call, since, until, cpu_since_ns, cpu_until_ns, node, raised),
+    STRUCT(watched_call, since, until, cpu_since_ns, cpu_until_ns, node, how),
     STRUCT(spool_call_times, thread, node, n, sum, max, n_lost),
     STRUCT(spool_attribute, kind, key_length, value_length),
     STRUCT(spool_c_function, address),

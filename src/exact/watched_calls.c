@@ -3,19 +3,27 @@
 #include "clock.h"
 #include "map.h"
 
-void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen)
+void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen, uint64_t made)
 {
-    if (map_memory_grow(&w->cpu_ns, &w->cpu_bytes, (size_t)place + 1, sizeof *w->cpu_ns))
-        w->cpu_ns[place] = is_seen ? clock_read_ns(CLOCK_THREAD_CPUTIME_ID) : WATCHED_UNSEEN;
+    if (map_memory_grow(&w->begins, &w->begins_bytes, (size_t)place + 1, sizeof *w->begins))
+        w->begins[place] = (struct watched_begin){
+            .cpu_ns = is_seen ? clock_read_ns(CLOCK_THREAD_CPUTIME_ID) : WATCHED_UNSEEN,
+            .made = made,
+            .within = backward_place()};
 }
 
-bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call)
+bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call, uint64_t made,
+                 bool room)
 {
-    if (place >= w->cpu_bytes / sizeof *w->cpu_ns || w->cpu_ns[place] == WATCHED_UNSEEN)
+    if (place >= w->begins_bytes / sizeof *w->begins || w->begins[place].cpu_ns == WATCHED_UNSEEN)
         return false;
-    call->cpu_since_ns = w->cpu_ns[place];
+    const struct watched_begin *begin = &w->begins[place];
+    backward_leave_out(begin->within, call->until - call->since);
+    call->cpu_since_ns = begin->cpu_ns;
     call->cpu_until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-    return watched_add(w, call);
+    if (made != UINT64_MAX && made == begin->made)
+        call->how |= WATCHED_MADE_NONE;
+    return room && watched_add(w, call);
 }
 
 bool watched_add(struct watched_calls *w, const struct watched_call *call)
@@ -31,6 +39,6 @@ bool watched_add(struct watched_calls *w, const struct watched_call *call)
 void watched_clear(struct watched_calls *w)
 {
     block_queue_clear(&w->queue);
-    map_memory_free(w->cpu_ns, w->cpu_bytes);
+    map_memory_free(w->begins, w->begins_bytes);
     *w = (struct watched_calls){0};
 }

@@ -38,7 +38,7 @@ static void keep(struct exact *x, struct exact_thread *t, uint32_t kind, uint64_
                                 .cpu_since_ns = begun.cpu_ns,
                                 .cpu_until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID),
                                 .node = top->node->id,
-                                .raised = kind};
+                                .how = kind};
     if (top->flags & EXACT_IN_C)
         call.node = t->c_calls[t->depth - 1].node->id;
     x->n_collections += call.node && watched_add(&t->watched, &call);

@@ -158,7 +158,7 @@ const struct call_usage *usage_end(struct exact_thread *t, const struct exact_fr
 /* --- watch_list.c -------------------------------------------------------------------------------- */
 
 /* Watches these functions from now on.  `functions` is a dict from qualified names to tuples of (end of the file's
- * name, are calls back from it watched); `own` a tuple of folders whose functions are the framework's; `others` of
+ * name, are calls back from it watched, its group or 0); `own` a tuple of folders whose functions are the framework's; `others` of
  * folders, beside its own, whose functions are not the program's; `others_but` of parts of these whose are.  Returns 0
  * or -1 with an exception set. */
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but);

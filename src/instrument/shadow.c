@@ -352,7 +352,7 @@ static __attribute__((noinline)) void notify_begin(struct exact *x, uint64_t fra
     if (!t->depth || t->stack[t->depth - 1].frame != frame)
         return;
     t->stack[t->depth - 1].since = exact_ticks(x);
-    watched_begin(&t->watched, t->depth - 1, true);
+    watched_begin(&t->watched, t->depth - 1, true, makers_next(t));
 }
 
 /* The usual case, and nothing to spill registers for: a function that was called here before begins, called

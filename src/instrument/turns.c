@@ -8,6 +8,7 @@
 #include "filter.h"
 #include "instrument.h"
 #include "backward_work.h"
+#include "makers.h"
 #include "value_text.h"
 #include <string.h>
 
@@ -59,7 +60,7 @@ void turns_log(struct exact *x, bool on)
 /* It is turned to from now on.  Returns whether its begin is reported (watch_list_notify). */
 static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
-    watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new);
+    watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new, makers_next(t));
     s->flags |= EXACT_KEPT;
     return is_new && watch_list_has_listener();
 }
@@ -133,10 +134,11 @@ static __attribute__((noinline)) void note_end(struct exact *x, struct exact_thr
     }
     if (!(f->flags & EXACT_KEPT))
         return;
-    if (exact_is_watched(f->node) && how != CUT_OFF && x->n_watched < WATCHED_MAX) {
+    if (exact_is_watched(f->node) && how != CUT_OFF) {
         struct watched_call watched = {
-            .since = f->since, .until = now, .node = f->node->id, .raised = how == RAISED};
-        x->n_watched += watched_end(&t->watched, (uint32_t)(f - t->stack), &watched);
+            .since = f->since, .until = now, .node = f->node->id, .how = how == RAISED};
+        x->n_watched += watched_end(&t->watched, (uint32_t)(f - t->stack), &watched, makers_next(t),
+                                    x->n_watched < WATCHED_MAX);
     }
     if (!exact_is_kept(f->node) && !(f->flags & EXACT_REGION))
         return;

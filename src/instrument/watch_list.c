@@ -1,7 +1,7 @@
 /* watch_list.c - functions of a framework whose single calls are kept by themselves (watched_calls.h), by file and
  * name.
  *
- * Of a function that runs within itself the outermost call counts.  For some functions calls back are watched as well:
+ * Of a function that runs within itself, or within one of its group, the outermost call counts.  For some functions calls back are watched as well:
  * of what they run, directly or through the framework's own functions, the first function that is the program's is
  * watched, too (a closure that an optimizer runs).  All that is decided when a path is new, so calls cost nothing
  * more.
@@ -67,20 +67,23 @@ void watch_list_notify(uint64_t code)
     PyErr_SetRaisedException(error);
 }
 
-/* Does the list name it?  *calls_back: calls back from it are watched. */
-static bool is_listed(const PyCodeObject *code, bool *calls_back)
+struct listed {
+    bool is_one, calls_back; /* calls back from it are watched */
+    int group;               /* 0: it is alone */
+};
+
+/* Does the list name it? */
+static struct listed listed(const PyCodeObject *code)
 {
     PyObject *of_name = PyDict_GetItemWithError(watched, code->co_qualname), *end;
     for (Py_ssize_t i = 0; of_name && PyTuple_CheckExact(of_name) && i < PyTuple_GET_SIZE(of_name);
          i++) {
-        int with_calls_back = 0;
-        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Up", &end, &with_calls_back) &&
-            PyUnicode_Tailmatch(code->co_filename, end, 0, PY_SSIZE_T_MAX, 1) > 0) {
-            *calls_back = with_calls_back;
-            return true;
-        }
+        int with_calls_back = 0, group = 0;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Upi", &end, &with_calls_back, &group) &&
+            PyUnicode_Tailmatch(code->co_filename, end, 0, PY_SSIZE_T_MAX, 1) > 0)
+            return (struct listed){true, with_calls_back, group};
     }
-    return false;
+    return (struct listed){0};
 }
 
 static bool begins_with(PyObject *file, PyObject *folders)
@@ -110,13 +113,24 @@ static const struct exact_node *function_of(const struct exact_thread *t,
     return n->id ? n : NULL;
 }
 
-/* Is a call of the same function watched further out? */
+/* The group of a watched function; 0: none, or its code object is gone. */
+static int group_of(const struct exact_node *n)
+{
+    const struct exact *x = atomic_load(&exact_current);
+    uint64_t id = frame_code_id(n->word);
+    uint64_t code = x ? codes_at(x->codes, (uint32_t)id & (CODES_SLOTS - 1)) : 0;
+    bool is_there = code && codes_holds(x->codes, id, code);
+    return is_there ? listed((const PyCodeObject *)code).group : 0;
+}
+
+/* Is a call of the same function, or of one of the group, watched further out? */
 static bool runs_in_itself(const struct exact_thread *t, const struct exact_node *parent,
-                           uint64_t word)
+                           uint64_t word, int group)
 {
     const struct exact_node *n = function_of(t, parent);
     for (; n; n = function_of(t, exact_read_node(t, n->parent)))
-        if (exact_is_watched(n) && !((n->word ^ word) & PYH_FUNCTION_MASK))
+        if (exact_is_watched(n) &&
+            (!((n->word ^ word) & PYH_FUNCTION_MASK) || (group && group_of(n) == group)))
             return true;
     return false;
 }
@@ -128,10 +142,10 @@ uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node 
         return 0;
     const PyCodeObject *c = (const PyCodeObject *)code;
     PyObject *error = PyErr_GetRaisedException();
-    bool calls_back = false;
     uint64_t marks = 0;
-    if (!is_generator(c) && is_listed(c, &calls_back) && !runs_in_itself(t, parent, word)) {
-        marks = PYH_FUNCTION_WATCHED | (calls_back ? PYH_FUNCTION_INSIDE : 0);
+    struct listed its = is_generator(c) ? (struct listed){0} : listed(c);
+    if (its.is_one && !runs_in_itself(t, parent, word, its.group)) {
+        marks = PYH_FUNCTION_WATCHED | (its.calls_back ? PYH_FUNCTION_INSIDE : 0);
     } else {
         const struct exact_node *caller = function_of(t, parent);
         if (caller && caller->word & PYH_FUNCTION_INSIDE)

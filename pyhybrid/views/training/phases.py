@@ -1,7 +1,9 @@
 """The phases of a training's steps: forward, backward, the optimizer... as spans within spans.
 
 Which function is which phase, frameworks/torch.toml has; the calls are the table `watched_call`.
-What the program's own code does within an optimizer is `other`.
+What the program's own code does within an optimizer is `other`.  A forward pass that made no
+autograd node is `evaluation`, as are the batches that went through such passes alone; one in the
+loader (a transform) is `data`, and one in the backward pass is computed again, and `backward`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from pyhybrid.tables import WatchedCall
 from pyhybrid.tables.profile import Profile
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
-COMPILE = "compile"
+COMPILE, EVALUATION = "compile", "evaluation"
+_TRAINS = (FORWARD, BACKWARD, OPTIMIZER)  # a batch that comes before one of these is trained with
 
 
 class Span(Struct):
@@ -23,6 +26,7 @@ class Span(Struct):
 
     phase: str
     call: WatchedCall
+    brings_batch: bool
     inner: list[Span] = made(list)
 
     def flat(self) -> Iterator[Span]:
@@ -37,8 +41,8 @@ class Span(Struct):
 
     @property
     def is_batch(self) -> bool:
-        """Did it bring data?  At the end of an epoch there is none."""
-        return self.phase == DATA and not self.call.raised
+        """Did it bring data that is trained with?  At the end of an epoch there is none."""
+        return self.phase == DATA and self.brings_batch and not self.call.raised
 
 
 def all_phases() -> list[str]:
@@ -55,16 +59,53 @@ def phase_spans(profile: Profile) -> dict[int, list[Span]]:
     for call in profile.watched_calls:
         while open_spans and not _is_in(call, open_spans[-1].call):
             open_spans.pop()
-        phase = phase_of[frame_of[call.node]]
-        around = {each.phase for each in open_spans}
-        if COMPILE in around:
-            phase = COMPILE  # it runs the model to see what it does
-        elif phase == FORWARD and BACKWARD in around:
-            phase = BACKWARD  # activations are computed again
-        span = Span(phase, call)
+        frame = frame_of[call.node]
+        phase = _phase(call, phase_of[frame], {each.phase for each in open_spans})
+        span = Span(phase, call, torch.brings_batch(profile.frames[frame].name))
         (open_spans[-1].inner if open_spans else threads[call.thread]).append(span)
         open_spans.append(span)
+    for spans in threads.values():
+        _mark_evaluated(spans)
     return threads
+
+
+def _phase(call: WatchedCall, phase: str, around: set[str]) -> str:
+    """Return the phase of a call whose function is `phase`, within calls that are `around` it."""
+    if COMPILE in around:
+        return COMPILE  # it runs the model to see what it does
+    if phase == FORWARD:
+        for each in (DATA, EVALUATION, BACKWARD):  # a transform; activations are computed again
+            if each in around:
+                return each
+        return EVALUATION if call.no_graph and FORWARD not in around else FORWARD
+    return EVALUATION if phase == DATA and EVALUATION in around else phase
+
+
+def _mark_evaluated(spans: list[Span]) -> None:
+    """Make batches that only evaluation followed, before the next one, part of it, with what begins
+    and ends their epoch.  A loader may fetch one ahead."""
+    trains = evaluates = False
+    following = ""  # the phase of the next batch of this epoch
+    for span in reversed(spans):
+        trains |= span.phase in _TRAINS
+        evaluates |= span.phase == EVALUATION
+        if span.phase != DATA:
+            continue
+        if span.call.raised:
+            trains = False  # the loader had no more
+            continue
+        if trains or evaluates:
+            span.phase = DATA if trains else EVALUATION
+        else:
+            span.phase = following or DATA
+        following = span.phase if span.brings_batch else ""
+        trains = evaluates = False
+    last = DATA
+    for span in spans:
+        if span.brings_batch and span.call.raised and span.phase == DATA:
+            span.phase = last
+        elif span.brings_batch:
+            last = span.phase
 
 
 def _is_in(call: WatchedCall, around: WatchedCall) -> bool:

@@ -1,7 +1,8 @@
 """The steps of a training: when each ran, and what its phases (phases.py) took.
 
 A step ends with the last optimizer before the next batch or forward pass, and the next one begins
-there; batches that are not trained with, before it, are between the steps.  Where fewer batches
+there; evaluation, and batches that are not trained with, before it, are between the steps, unless
+most steps have some.  Where fewer batches
 came than such ends, a batch belongs to several optimizers (GANs): the last one before the next
 batch ends the step.  All figures are wall-clock and CPU time of the thread that runs the steps.
 """
@@ -19,6 +20,7 @@ from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.training.phases import (
     BACKWARD,
     DATA,
+    EVALUATION,
     FORWARD,
     OPTIMIZER,
     OTHER,
@@ -162,6 +164,8 @@ def _next_phases(spans: list[Span]) -> list[str]:
         phases.append(following)
         if span.phase in (DATA, FORWARD, BACKWARD):
             following = span.phase
+        elif span.phase == EVALUATION:
+            following = FORWARD
         elif span.phase == OPTIMIZER:
             following = FORWARD if span.has(FORWARD) else OPTIMIZER
     return phases[::-1]
@@ -186,10 +190,14 @@ def _trained(part: Sequence[Span]) -> Sequence[Span]:
 
 
 def _n_untrained(part: Sequence[Span]) -> int:
-    """Return how many of the first spans are batches that went forward and not back."""
+    """Return how many of the first spans are evaluation, and batches that went forward and not
+    back."""
     n = begin = 0
-    went_forward = False
+    is_begun = went_forward = False
     for at, span in enumerate(part):
+        if span.phase == EVALUATION and not is_begun:
+            n = at + 1
+        is_begun |= span.phase == FORWARD or span.is_batch
         if span.phase == DATA:
             if went_forward:
                 n = at if span.is_batch else at + 1

@@ -1,5 +1,7 @@
 #include "backward_work.h"
 
+#include "backward_place.h"
+
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -211,6 +213,21 @@ static void end(uint64_t address, const char *name)
         log_turn(piece, p->tid, now);
     backward_sums_add(p->sums, piece->session, &piece->origin, names_number(&names, name),
                       all > piece->inner ? all - piece->inner : 0);
+}
+
+struct backward_place backward_place(void)
+{
+    const struct pieces *p = (const struct pieces *)causes_this_thread;
+    uint32_t n = p ? atomic_load_explicit(&p->causes.n, memory_order_relaxed) : 0;
+    bool is_one = n && n <= CAUSES_MAX;
+    return is_one ? (struct backward_place){n, p->at[n - 1].inner} : (struct backward_place){0};
+}
+
+void backward_leave_out(struct backward_place place, uint64_t ticks)
+{
+    struct pieces *p = (struct pieces *)causes_this_thread;
+    if (place.n && atomic_load_explicit(&p->causes.n, memory_order_relaxed) == place.n)
+        p->at[place.n - 1].inner = place.inner + ticks;
 }
 
 const struct backward_api backward_api = {makers_watch, begin, end};

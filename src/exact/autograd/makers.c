@@ -138,6 +138,11 @@ void makers_note(struct exact_thread *t)
     add_span(t->origins, end, top->id | (uint64_t)object_of(t, top) << 32);
 }
 
+uint64_t makers_next(const struct exact_thread *t)
+{
+    return t->counter == &nothing || t->counter == &anything ? UINT64_MAX : *t->counter;
+}
+
 /* --- on any thread ---------------------------------------------------------------------------------- */
 
 static uint64_t end_of(const struct maker_ring *r, uint64_t i)

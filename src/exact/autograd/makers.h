@@ -46,6 +46,9 @@ static inline bool makers_moved(const struct exact_thread *t)
     return *t->counter != t->seen;
 }
 
+/* Returns the number that the calling thread's next thing gets; UINT64_MAX: it is not known. */
+uint64_t makers_next(const struct exact_thread *t);
+
 /* Finds what made `number` on the thread that the library calls `maker`.  `*hint` is where to look first, from the
  * calling thread's last call.  Returns false if it is not known (any more). */
 bool maker_find(uint64_t maker, uint64_t number, uint64_t *hint, struct maker *found);

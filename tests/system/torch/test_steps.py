@@ -98,19 +98,20 @@ def test_phases_add_up(profile: Profile, steps: dict[str, list[Step]]) -> None:
 @pytest.mark.version
 def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
     once = {"data": 1, "forward": 1, "backward": 1, "optimizer": 1}
-    after = {**once, "zero_grad": 1}
-    for step, then in zip(steps["plain"], [once] + (N_BATCHES - 1) * [after], strict=True):
+    first, after = {**once, "data": 2}, {**once, "zero_grad": 1}  # an epoch begins, too
+    for step, then in zip(steps["plain"], [first] + (N_BATCHES - 1) * [after], strict=True):
         assert n_spans(step) == then
     for step in steps["evaluated_first"]:
-        assert n_spans(step) in (once, after)  # not of the evaluation
+        assert n_spans(step) in (first, after)  # not of the evaluation
     epochs = steps["epochs"]
     assert all(n_spans(step)["forward"] == 1 for step in epochs)
     apart = [b.begin_ns - a.end_ns for a, b in pairwise(epochs)]
     long = [at for at, ns in enumerate(apart) if ns]
     assert long == [N_BATCHES - 1, 2 * N_BATCHES - 1]  # evaluated between epochs
     assert all(apart[at] >= 8 * 3 * MS for at in long)
-    for step in steps["accumulating"]:
-        assert {n_spans(step)[each] for each in ("data", "forward", "backward")} == {4}
+    for step, n_data in zip(steps["accumulating"], (5, 4), strict=True):
+        assert {n_spans(step)[each] for each in ("forward", "backward")} == {4}
+        assert n_spans(step)["data"] == n_data
     assert all(n_spans(step)["optimizer"] == 2 for step in steps["several_optimizers"])
     for step in steps["adversaries"]:
         assert n_spans(step)["optimizer"] == n_spans(step)["backward"] == 2
@@ -446,6 +447,7 @@ plain(Loop())
     keeping = ("--keep", "plain", "--max-calls", "1", "--usage", "cpu")
     profile = pyhybrid("-q", "--format", "folded", *keeping, "-c", script).profile()
     assert [profile.frames[profile.nodes.frame[c.node]].name for c in profile.calls] == ["plain"]
-    assert len(profile.watched_calls) == 9 + 8 * 4  # the ninth batch: there is none
+    # An epoch begins; the ninth batch: there is none.
+    assert len(profile.watched_calls) == 1 + 9 + 8 * 4
     assert sum(call.raised for call in profile.watched_calls) == 1
     assert len(find_steps(profile).steps) == 8
