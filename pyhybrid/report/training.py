@@ -9,6 +9,7 @@ from pyhybrid.report.table import Column, Listing, Table, number, seconds, share
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.compiles import Compile, Compiles, label_of
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
+from pyhybrid.views.training.module_calls import HookFigures
 from pyhybrid.views.training.operators import OperatorFigures, Operators, ShapeCalls
 from pyhybrid.views.training.phases import all_phases
 
@@ -16,6 +17,7 @@ STEP = "  "
 FIRST_LINE = 3  # modules with most time of their own, in the first line
 MOST_OPERATORS, MOST_NODES = 20, 5  # rows
 MOST_SHAPES = 10
+MOST_HOOKS = 10
 MOST_PLACES = 5  # of each kind, of an operator that was asked for
 MOST_PHASES = 4  # columns
 NAME_WIDTH = 36
@@ -36,6 +38,8 @@ def model_listing(model: ModelFigures, by_class: bool = False) -> Listing:
     if model.exact_backward_ns:
         all_ns, other = model.exact_backward_ns, model.exact_other_backward_ns
         yield f"backward pass: {all_ns / 1e9:.3f} s, {other / all_ns:.1%} of it for no module"
+    if model.exact_loader_ns:
+        yield f"modules that load data, in no row: {model.exact_loader_ns / 1e9:.3f} s"
     if by_class:
         name = text("class", lambda each: _label(each, True))
         yield Table([*_module_columns(model), name], sorted(model.modules, key=_own))
@@ -44,6 +48,16 @@ def model_listing(model: ModelFigures, by_class: bool = False) -> Listing:
         labels = {each.name: label for each, label in tree}
         name = text("module", lambda each: labels[each.name])
         yield Table([*_module_columns(model), name], [each for each, _ in tree])
+    yield from _hook_rows(model)
+
+
+def _hook_rows(model: ModelFigures) -> Listing:
+    if not model.hooks:
+        return
+    yield "hooks of modules, in no module's own time, and callbacks:"
+    yield Table(_HOOK_COLUMNS, model.hooks[:MOST_HOOKS])
+    if len(model.hooks) > MOST_HOOKS:
+        yield f"{'':24}… {len(model.hooks) - MOST_HOOKS:,} more (--json)"
 
 
 def _own(each: ModuleFigures) -> tuple[int, int]:
@@ -101,9 +115,13 @@ def _module_columns(model: ModelFigures) -> Iterator[Column]:
     if any(each.calls or each.exact_total_ns for each in model.modules):
         yield exact("forward", 10, "exact_total_ns")
         yield exact("own", 12, "exact_own_ns")
+        if any(each.recomputed_calls for each in model.modules):
+            yield exact("recomputed", 12, "exact_recomputed_ns")
         if model.exact_backward_ns:
             yield exact("backward", 12, "exact_backward_ns")
         yield exact("calls", 12, "calls", number)
+        if any(each.exact_compile_ns for each in model.modules):
+            yield exact("compiling", 12, "exact_compile_ns")
     of_all = model.forward_weight_ns
     yield Column("samples", 9, lambda each: each.weight_ns / of_all if of_all else None, share)
     yield Column(
@@ -112,6 +130,10 @@ def _module_columns(model: ModelFigures) -> Iterator[Column]:
     if model.gpu_ns:
         yield Column("GPU forward", 14, "gpu_ns", _milliseconds)
         yield Column("backward", 13, "gpu_backward_ns", _milliseconds)
+
+
+def _of_modules(each: HookFigures) -> str:
+    return f", of {each.modules:,} module{'s' * (each.modules != 1)}" if each.modules else ""
 
 
 def _milliseconds(ns: int) -> str:
@@ -224,6 +246,11 @@ _NODE_COLUMNS = (
     Column("time", 11, "exact_self_ns", seconds),
     Column("calls", 10, "calls", number),
     text("node", "name"),
+)
+_HOOK_COLUMNS = (
+    Column("time", 11, "total_ns", seconds),
+    Column("calls", 12, "calls", number),
+    text("function", lambda each: each.function + _of_modules(each)),
 )
 _SHAPE_COLUMNS = (
     Column("calls", 11, "calls", number),

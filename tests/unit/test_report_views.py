@@ -37,6 +37,7 @@ from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures
 from pyhybrid.views.processes import ProcessFigures, ProcessGroup, Unprofiled
 from pyhybrid.views.training.compiles import Compile, Compiles
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
+from pyhybrid.views.training.module_calls import HookFigures
 from pyhybrid.views.training.operators import (
     BackwardNode,
     Caller,
@@ -126,6 +127,7 @@ RECORDS = {
     "native line": NativeLine,
     "modules": ModelFigures,
     "module": ModuleFigures,
+    "hook": HookFigures,
     "ops": Operators,
     "operator": OperatorFigures,
     "caller": Caller,

@@ -1,10 +1,11 @@
 """A profile as findings measure it: its sampled time by node, its steps, its frames' labels."""
 
-from collections.abc import Buffer
+from array import array
+from collections.abc import Buffer, Iterable
 from functools import cached_property
 from typing import Any
 
-from pyhybrid._columns import add_up, nearest, take
+from pyhybrid._columns import add_up, nearest, outermost, take
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.node_weights import NodeWeights
@@ -58,6 +59,14 @@ class Measured(NodeWeights):
             f.id for f in frames if f.kind == "python" and f.file not in IMPORT_FILES
         )
         return take(self.frame, nearest(self.parent, python))
+
+    def outermost_ns(self, frames: Iterable[int]) -> int:
+        """Return the exact time of calls of these that are below none of them."""
+        marked, n = self.marked(frames), len(self.parent)
+        outer = outermost(self.parent, array("I", bytes(4 * n)), marked)
+        node, total_ns = self.profile.exact.node, self.profile.exact.total_ns
+        rows = zip(take(marked, node), take(outer, node), total_ns, strict=True)
+        return sum(ns for is_one, is_outer, ns in rows if is_one and is_outer)
 
     def most(self, where: Buffer) -> str:
         """Return the Python function in which most of the weight there is."""

@@ -72,7 +72,7 @@ def waited_in(measured: Measured, phase: str) -> int:
     of_row, is_inside = take(frame_of, exact.node), take(inside, exact.node)
     counted = bytes(a & b for a, b in zip(outer, is_inside, strict=True))
     total_ns = add_up(of_row, exact.total_ns, n, counted)
-    whole_ns = sum(total_ns[frame] for frame in of_phase)
+    whole_ns = measured.outermost_ns(of_phase)
     among = [f for f in program_frames(profile) if total_ns[f] >= MOST * whole_ns > 0]
     least_ns = NEARLY_ALL * max((total_ns[f] for f in among), default=0)
     among = [f for f in among if total_ns[f] >= least_ns]

@@ -114,14 +114,12 @@ class _Times:
     modules in it; `all_ns`: of what they are part, which is called `whole`."""
 
     def __init__(self, measured: Measured, modules: list[ModuleFigures]) -> None:
-        self.own_ns = {
-            m.name: m.exact_own_ns + m.exact_own_backward_ns - m.exact_compile_ns for m in modules
-        }
+        self.own_ns = {m.name: m.exact_own_ns + m.exact_own_backward_ns for m in modules}
         self.all_ns, self.whole = whole_of(measured)
         self._weights: Counter[tuple[str, bool]] = Counter()
         self._weight_ns = 0
         if not any(self.own_ns.values()):
-            self.own_ns = {m.name: m.own_weight_ns - m.compile_weight_ns for m in modules}
+            self.own_ns = {m.name: m.own_weight_ns for m in modules}
             self.all_ns, self.whole = measured.all_ns, "the samples"
         elif measured.steps and measured.samples:
             self._only_in_steps(measured, modules)

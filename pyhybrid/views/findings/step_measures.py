@@ -1,7 +1,6 @@
 """What findings measure of trainings: shares of the steps' time (steps.py), or of the backward
 pass, and what is compiled again."""
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.findings.phase_places import RUNS, phase_place
 from pyhybrid.views.findings.process_measures import loader_workers
 from pyhybrid.views.training.compiles import function_of, why_again
+from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
@@ -27,7 +27,7 @@ _FIRST_BELOW = bytes(
     for above in range(4)
     for kind in range(256)
 )
-_IS_1, _IS_2 = (bytes(state == which for state in range(256)) for which in (1, 2))
+_IS_2 = bytes(state == 2 for state in range(256))
 
 
 def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -68,14 +68,10 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     backward = [f for f, each in frame_phases(profile).items() if each == BACKWARD]
     if not backward:
         return None
-    files = {str(frames[f].file) for f in backward}
+    folder = framework_folder(profile)
     python = {f.id: f.file or "" for f in frames.values() if f.kind == "python"}
     left_out, engine = NamePatterns(rule["left_out"]), NamePatterns(torch.steps()["engine"])
-    kinds = {
-        number: _PROGRAM
-        for number, file in python.items()
-        if not any(_is_beside(file, each) for each in files)
-    }
+    kinds = {number: _PROGRAM for number, file in python.items() if not file.startswith(folder)}
     kinds |= {
         f: _LEFT_OUT
         for f, file in python.items()
@@ -90,7 +86,7 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     of_row, state = take(measured.frame, exact.node), bytes(take(states, exact.node))
     in_python = add_up(of_row, exact.total_ns, n, state.translate(_IS_2))
     calls = add_up(of_row, exact.calls, n, state.translate(_IS_2))
-    all_ns = sum(add_up(of_row, exact.total_ns, n, state.translate(_IS_1))[f] for f in backward)
+    all_ns = measured.outermost_ns(backward)
     if not all_ns or not any(in_python):
         return None
     frame = max(range(n), key=in_python.__getitem__)
@@ -106,17 +102,31 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     }
 
 
+def hooks(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Measure, of the steps' or run's time, the hook of modules or the callback that takes most,
+    but for those of the framework."""
+    most = next((h for h in hook_figures(measured.profile) if not h.is_framework), None)
+    if not most:
+        return None
+    whole_ns, whole = whole_of(measured)
+    n = most.modules
+    return {
+        "share": min(1.0, most.total_ns / whole_ns),
+        "seconds": most.total_ns / 1e9,
+        "whole": whole,
+        "kind": "hook of modules" if n else "callback",
+        "function": most.function,
+        "calls": most.calls,
+        "modules": f", of {n:,} module{'s' * (n != 1)}" if n else "",
+    }
+
+
 def whole_of(measured: Measured) -> tuple[int, str]:
     """Return what shares are part of, and how that is called."""
     if measured.steps:
         steps_ns = step_time(measured.profile).steps_ns
         return steps_ns or 1, f"the time of {len(measured.steps)} steps"
     return measured.wall_ns or 1, "the run"
-
-
-def _is_beside(file: str, engine: str) -> bool:
-    """Is it of the framework, where `engine` is in a folder of its own?"""
-    return file.startswith(os.path.join(os.path.dirname(os.path.dirname(engine)), ""))
 
 
 def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -186,6 +196,7 @@ def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
 STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
     "python_in_backward": python_in_backward,
+    "hooks": hooks,
     "slow_steps": slow_steps,
     "recompiles": recompiles,
 }

@@ -2,9 +2,11 @@
 
 A module is known by its path, `LM.layers.2.mlp`; around it may be wrappers, which have the same.
 `total` is what ran below it: where it called itself, the outermost calls'; `own` is what no module
-below it took, and `native` the part of that in C, C++ and the kernel; `backward` is the work of the
-autograd nodes that were made below it.  Calls and times are exact, weights are those of samples.
-`compile` is the part of its own, in both passes, in which torch.compile compiled.
+below it took and no hook, and `native` the part of that in C, C++ and the kernel; `backward` is the
+work of the autograd nodes that were made below it.  Calls and times are exact, weights are those of
+samples.  What ran below it for the backward pass (activation checkpoints) is `recomputed`, and what
+torch.compile compiled in it, in both passes, `compile`: neither is in the figures before.  Modules
+that the loader calls are transforms of data, and in no row.
 `gpu` is what a GPU did for the calls below it, in the forward and in the backward pass, where a
 trace was imported.
 """
@@ -13,10 +15,10 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from operator import and_
+from collections.abc import Buffer, Callable, Iterable, Iterator
+from operator import and_, sub
 
-from pyhybrid._columns import add_up, descend, inclusive, nearest, outermost, take
+from pyhybrid._columns import add_up, descend, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Frame, WatchedCall
@@ -24,11 +26,23 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.training.compiles import Compile, compiler_frames, compiles_of
+from pyhybrid.views.training.module_calls import (
+    AGAIN,
+    FORWARD_PASS,
+    IN_LOADER,
+    HookFigures,
+    call_places,
+    hook_figures,
+    hook_nodes,
+)
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, Span, phase_spans
 
 # 1: the outermost of functions that compile, 2: what is below one.
 _COMPILING = bytes((kind, 2, 2)[above] for above in range(3) for kind in range(256))
 _IS_1 = bytes(state == 1 for state in range(256))
+_IS_PLACE = {
+    place: bytes(each == place for each in range(256)) for place in (FORWARD_PASS, AGAIN, IN_LOADER)
+}
 
 
 class ModuleFigures(Struct):
@@ -48,6 +62,8 @@ class ModuleFigures(Struct):
     weight_ns: int
     own_weight_ns: int
     native_weight_ns: int
+    recomputed_calls: int
+    exact_recomputed_ns: int
     exact_compile_ns: int
     compile_weight_ns: int
     gpu_ns: int
@@ -57,14 +73,18 @@ class ModuleFigures(Struct):
 class ModelFigures(Record):
     """Hold all of them, the weight of all samples of the program, and of those below modules.
 
-    Of the backward pass it has its time, and that of its part for no module.
+    Of the backward pass it has its time, and that of its part for no module.  `hooks` are those
+    that modules called, and a trainer's callbacks; `exact_loader_ns` is what modules took that the
+    loader called.
     """
 
     modules: list[ModuleFigures]
+    hooks: list[HookFigures]
     weight_ns: int
     forward_weight_ns: int
     exact_backward_ns: int
     exact_other_backward_ns: int
+    exact_loader_ns: int
     gpu_ns: int  # all that was imported, below modules or not
 
 
@@ -91,13 +111,19 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
         each = ModuleFigures(name, " in ".join(classes), len(paths), *figures, *gpu_ns)
         each.exact_compile_ns += sum(compiled[frame.id] for frame in frames)
         found.append(each)
-    found = [each for each in found if each.calls or each.exact_total_ns or each.weight_ns]
+    found = [
+        each
+        for each in found
+        if each.calls or each.exact_total_ns or each.weight_ns or each.recomputed_calls
+    ]
     return ModelFigures(
         found,
+        hook_figures(profile),
         sums.weight_ns,
-        sum(each.own_weight_ns for each in found),
+        sums.forward_weight_ns,
         sums.backward_ns,
         sums.backward_ns - sum(each.exact_own_backward_ns for each in found),
+        sums.loader_ns,
         sum(each.ns for each in profile.gpu),
     )
 
@@ -128,7 +154,8 @@ def _gpu(profile: Profile, groups: _Groups) -> Counter[tuple[int, int]]:
 
 
 class _Sums:
-    """Hold columns by group, in ModuleFigures' order; `weight_ns`: of all samples."""
+    """Hold columns by group, in ModuleFigures' order; `weight_ns`: of all samples; `loader_ns`: of
+    modules in the loader."""
 
     def __init__(self, profile: Profile, groups: _Groups) -> None:
         tree = FoldedTree.of(profile)
@@ -139,45 +166,82 @@ class _Sums:
             "I", take(array("I", (number.get(f, 0) for f in range(last + 1))), tree.frame)
         )
         marked = bytes(map(bool, group))
-        above = nearest(tree.parent, marked)  # of each node that of its module
+        nodes, exact = profile.nodes, profile.exact
+        of_row, place = take(tree.of_node, exact.node), call_places(profile)
+        hooks = bytearray(marked)  # and modules
+        for node in rows_from(hook_nodes(profile), 1):
+            hooks[tree.of_node[node]] = 1
+        above = nearest(tree.parent, hooks)  # of each node that of its module
         outer = outermost(tree.parent, group, marked)
         is_native = _native(profile, tree)
-        compilers, nodes = _among(profile, compiler_frames(profile)), profile.nodes
+        compilers = _among(profile, compiler_frames(profile))
         compiles = bytes(descend(nodes.parent, take(compilers, nodes.frame), _COMPILING))
         weight, native, compiling = (array("q", bytes(8 * n)) for _ in range(3))
+        self.weight_ns = 0
         for row in profile.sampled:
             sampled = profile.stacks.node[row.stack]
             node = tree.of_node[sampled]
-            weight[node] += row.weight_ns
-            native[node] += row.weight_ns * is_native[node]
-            compiling[node] += row.weight_ns * bool(compiles[sampled])
-        self.weight_ns = sum(weight) - weight[0]
+            self.weight_ns += row.weight_ns * bool(node)
+            if compiles[sampled]:
+                compiling[node] += row.weight_ns
+            elif place[sampled] == FORWARD_PASS:
+                weight[node] += row.weight_ns
+                native[node] += row.weight_ns * is_native[node]
+        modules = take(group, nearest(tree.parent, marked))  # of hooks, too
+        self.forward_weight_ns = sum(weight) - add_up(modules, weight, n_groups)[0]
         backward = array("q", bytes(8 * n))
         for work in profile.backward:
             backward[tree.of_node[work.node]] += work.self_ns
         self.backward_ns = sum(backward)
-        exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
-        is_own_row = take(_is_object(profile), take(profile.nodes.frame, exact.node))
-        calls = add_up(of_row, exact.calls, n, is_own_row)
-        total = add_up(of_row, exact.total_ns, n, is_own_row)
+        is_module_row = take(_is_object(profile), take(nodes.frame, exact.node))
+        of_place = {
+            each: bytes(map(and_, is_module_row, bytes(take(place, exact.node)).translate(is_it)))
+            for each, is_it in _IS_PLACE.items()
+        }
+        calls = add_up(of_row, exact.calls, n, of_place[FORWARD_PASS])
+        total = add_up(of_row, exact.total_ns, n, of_place[FORWARD_PASS])
+        of_hooks = add_up(of_row, exact.total_ns, n, _hook_rows(profile, tree, of_row, marked))
         below = add_up(take(above, tree.parent), total, n)
-        own = array("q", (t - b for t, b in zip(total, below, strict=True)))
+        hooked = add_up(take(above, tree.parent), of_hooks, n)
+        again = add_up(of_row, exact.total_ns, n, of_place[AGAIN])
+        calls_again = add_up(of_row, exact.calls, n, of_place[AGAIN])
+        in_pass = bytes(take(place, exact.node)).translate(_IS_PLACE[FORWARD_PASS])
         is_compile_row = bytes(take(compiles, exact.node)).translate(_IS_1)
-        compile_ns = add_up(of_row, exact.total_ns, n, is_compile_row)
+        compile_row = bytes(map(and_, is_compile_row, in_pass))
+        compile_ns = add_up(of_row, exact.total_ns, n, compile_row)
         of_node = take(group, above)
         where = bytes(map(and_, marked, outer))
+        in_loader = add_up(of_row, exact.total_ns, n, of_place[IN_LOADER])
+        self.loader_ns = sum(
+            ns for ns, parent in zip(in_loader, tree.parent, strict=True) if not of_node[parent]
+        )
+        own = array("q", map(sub, map(sub, total, below), hooked))
+        net = array("q", map(sub, total, inclusive(tree.parent, compile_ns)))
+        of_compiling = add_up(of_node, compile_ns, n_groups)
         self.columns = (
             add_up(group, calls, n_groups, where),
-            add_up(group, total, n_groups, where),
-            add_up(group, own, n_groups, marked),
+            add_up(group, net, n_groups, where),
+            array("q", map(sub, add_up(group, own, n_groups, marked), of_compiling)),
             add_up(group, inclusive(tree.parent, backward), n_groups, where),
             add_up(of_node, backward, n_groups),
             add_up(group, inclusive(tree.parent, weight), n_groups, where),
             add_up(of_node, weight, n_groups),
             add_up(of_node, native, n_groups),
-            add_up(of_node, compile_ns, n_groups),
+            add_up(group, calls_again, n_groups, where),
+            add_up(group, again, n_groups, where),
+            of_compiling,
             add_up(of_node, compiling, n_groups),
         )
+
+
+def _hook_rows(profile: Profile, tree: FoldedTree, of_row: Buffer, marked: bytes) -> bytes:
+    """Mark with 1 the exact rows of hooks in the forward pass, but for those that are folded into
+    the module."""
+    nodes = profile.exact.node
+    is_hook, is_module = take(hook_nodes(profile), nodes), take(marked, of_row)
+    places = take(call_places(profile), nodes)
+    each = zip(is_hook, is_module, places, strict=True)
+    return bytes(hook and not module and place == FORWARD_PASS for hook, module, place in each)
 
 
 def _native(profile: Profile, tree: FoldedTree) -> memoryview:
