@@ -47,10 +47,15 @@ def name_thread(native_id: int, name: str) -> None: ...
 def await_code(file: str, found: Callable[[CodeType], object]) -> None: ...
 def await_end(code: CodeType, loaded: Callable[[], object]) -> bool: ...
 def tell_instances(
-    code: CodeType, methods: str, children: str, wrappers: tuple[tuple[str, str], ...]
+    code: CodeType,
+    methods: str,
+    children: str,
+    wrappers: tuple[tuple[str, str], ...],
+    lists: tuple[str, ...],
+    named_inside: tuple[str, ...],
 ) -> None: ...
 def watch_calls(
-    functions: dict[str, tuple[tuple[str, bool], ...]],
+    functions: dict[str, tuple[tuple[str, bool, int], ...]],
     own: tuple[str, ...],
     others: tuple[str, ...],
     others_but: tuple[str, ...],

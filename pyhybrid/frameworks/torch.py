@@ -72,8 +72,9 @@ def register_modules(native: ModuleType, method: CodeType | None) -> None:
     names = modules()
     if method is not None:
         wrappers = tuple(map(tuple, names["wrappers"]))
+        others = tuple(names["lists"]), tuple(names["named_inside"])
         try:
-            native.tell_instances(method, names["direct"], names["children"], wrappers)
+            native.tell_instances(method, names["direct"], names["children"], wrappers, *others)
         except RuntimeError as error:
             native.write_meta(json.dumps({"modules_off": str(error)}).encode())
 

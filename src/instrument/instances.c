@@ -11,8 +11,11 @@
 #define SAME_NAME_MAX 100 /* roots of one class that are distinguished */
 #define CALLERS_MAX 8     /* between a method and what is called for its object */
 #define ENCLOSING_MAX 256 /* frames that are looked at for the object in which one runs */
+#define HOLDER_DEPTH 3    /* of a list below what holds it */
+#define HELD_MAX 1000     /* objects that are looked at for one in a list */
 
-static PyObject *methods, *children, *wrappers, *awaited, *on_found, *on_loaded;
+static PyObject *methods, *children, *wrappers, *lists, *named_inside;
+static PyObject *awaited, *on_found, *on_loaded;
 static PyObject *roots; /* a dict: the names of roots that are alive */
 static uint32_t n_walks;
 
@@ -111,10 +114,33 @@ static PyObject *watch(PyObject *o)
     return weak;
 }
 
+/* The name of its class.  Where all such objects are of one class, what is in an attribute of theirs knows that which they
+ * were made of: by methods in C, so nothing of Python's runs.  NULL: no memory. */
+static PyObject *class_name(PyObject *o)
+{
+    PyObject *name = PyType_GetName(Py_TYPE(o));
+    Py_ssize_t n = named_inside ? PyTuple_GET_SIZE(named_inside) : 0;
+    if (!name || n < 2 || PyUnicode_Compare(name, PyTuple_GET_ITEM(named_inside, 0)))
+        return name;
+    PyObject *attributes = PyObject_GenericGetDict(o, NULL);
+    PyObject *inside =
+        attributes && PyDict_CheckExact(attributes)
+            ? Py_XNewRef(PyDict_GetItemWithError(attributes, PyTuple_GET_ITEM(named_inside, 1)))
+            : NULL;
+    Py_XDECREF(attributes);
+    for (Py_ssize_t i = 2; inside && i < n; i++)
+        Py_SETREF(inside, PyObject_CallMethodNoArgs(inside, PyTuple_GET_ITEM(named_inside, i)));
+    PyErr_Clear();
+    if (inside && PyUnicode_CheckExact(inside) && PyUnicode_GET_LENGTH(inside))
+        Py_SETREF(name, Py_NewRef(inside));
+    Py_XDECREF(inside);
+    return name;
+}
+
 /* The region of a path and a class, as the spool has it. */
 static uint32_t region_of(PyObject *o, PyObject *path)
 {
-    PyObject *type = PyType_GetName(Py_TYPE(o));
+    PyObject *type = class_name(o);
     PyObject *text = type ? PyUnicode_FromFormat("%U%c%U", path, 0, type) : NULL;
     uint32_t number = text ? region_announced(text) : 0;
     Py_XDECREF(type);
@@ -241,7 +267,7 @@ static PyObject *name_of(PyObject *o)
             break;
         o = inner;
     }
-    return PyType_GetName(Py_TYPE(o));
+    return class_name(o);
 }
 
 /* A path that no other root has that is alive: `within.(Name)` or `Name`, then `Name#2`. */
@@ -287,6 +313,62 @@ static const frame_t *enclosing(const frame_t *f, int most)
     return NULL;
 }
 
+/* Is its class one whose objects are lists of others, which are called one by one? */
+static bool is_list(PyObject *o)
+{
+    for (PyTypeObject *type = Py_TYPE(o); lists && type; type = type->tp_base)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(lists); i++) {
+            const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(lists, i));
+            if (name && !strcmp(name, type->tp_name))
+                return true;
+        }
+    return false;
+}
+
+/* Is `o` in a list that is `holder`, or below it?  `*most` is how many objects may be looked at. */
+static bool holds(PyObject *holder, PyObject *o, int depth, int *most)
+{
+    PyObject *name, *child, *below = children_of(holder);
+    bool lists_them = below && is_list(holder);
+    Py_ssize_t next = 0;
+    while (below && *most > 0 && PyDict_Next(below, &next, &name, &child)) {
+        --*most;
+        if (child == o ? lists_them
+                       : depth < HOLDER_DEPTH && is_instance(child) &&
+                             holds(child, o, depth + 1, most))
+            return true;
+    }
+    return false;
+}
+
+/* The variable of that object, if it holds `o` in a list; NULL: it does not. */
+static PyObject *holder_in(PyObject *variable, PyObject *o, int *most)
+{
+    PyObject *v = variable && PyCell_Check(variable) ? PyCell_GET(variable) : variable;
+    return v && v != o && is_instance(v) && holds(v, o, 0, most) ? v : NULL;
+}
+
+/* What holds `o` in a list, borrowed, among the variables of the functions around `f`; NULL: nothing. */
+static PyObject *holder_of(PyObject *o, const frame_t *f)
+{
+    int most = HELD_MAX, i = 0;
+    PyObject *found = NULL, *name, *value;
+    for (const frame_t *p = f->previous; p && !found && i < CALLERS_MAX; p = p->previous) {
+        if (FRAME_IS_ENTRY(p))
+            continue;
+        i++;
+        const PyCodeObject *code = (const PyCodeObject *)FRAME_CODE(p);
+        for (int j = 0; !found && j < code->co_nlocalsplus; j++)
+            found = holder_in(FRAME_LOCAL(p, j), o, &most);
+        Py_ssize_t next = 0;
+        bool is_module = !(code->co_flags & CO_OPTIMIZED);
+        while (is_module && !found && most-- > 0 &&
+               PyDict_Next(p->f_globals, &next, &name, &value))
+            found = holder_in(value, o, &most);
+    }
+    return found;
+}
+
 static void meet(PyObject *o, const frame_t *f);
 
 /* That it runs in; NULL: none.  Where nothing is counted it may not be known yet: its method was called directly. */
@@ -305,6 +387,21 @@ static const struct instance *enclosing_instance(const frame_t *f)
     return NULL;
 }
 
+/* A root whose name `o` has as well as a place in it, if it has one. */
+static void meet_holder(PyObject *o, const frame_t *f)
+{
+    PyObject *holder = holder_of(o, f);
+    if (!holder)
+        return;
+    const struct instance *known = instance_find((uint64_t)holder);
+    PyObject *path = known ? Py_NewRef(known->path) : root_path(holder, NULL);
+    if (path && (known || add(holder, path, true)))
+        look_below(holder, path);
+    else if (path && PyDict_DelItem(roots, path))
+        PyErr_Clear();
+    Py_XDECREF(path);
+}
+
 /* Nothing of the program's runs here, and no other thread. */
 static __attribute__((noinline)) void meet(PyObject *o, const frame_t *f)
 {
@@ -312,6 +409,8 @@ static __attribute__((noinline)) void meet(PyObject *o, const frame_t *f)
     PyObject *within = around ? Py_NewRef(around->path) : NULL;
     if (around)
         look_below((PyObject *)around->object, within);
+    else
+        meet_holder(o, f);
     if (!instance_find((uint64_t)o)) {
         PyObject *path = root_path(o, within);
         if (path && add(o, path, true))
@@ -421,16 +520,20 @@ bool instances_same(const struct exact_thread *t, const struct exact_node *node,
 
 /* --- the session ----------------------------------------------------------------------------------- */
 
-int instances_set(PyObject *code, PyObject *suffix, PyObject *attribute, PyObject *around)
+int instances_set(PyObject *code, PyObject *suffix, PyObject *attribute, PyObject *around,
+                  PyObject *of_lists, PyObject *inside)
 {
     if (!PyCode_Check(code) || !((PyCodeObject *)code)->co_argcount || !PyUnicode_Check(suffix) ||
-        !PyUnicode_Check(attribute) || !PyTuple_Check(around)) {
-        PyErr_SetString(PyExc_TypeError, "a method's code, two texts, and a tuple are wanted");
+        !PyUnicode_Check(attribute) || !PyTuple_Check(around) || !PyTuple_Check(of_lists) ||
+        !PyTuple_Check(inside)) {
+        PyErr_SetString(PyExc_TypeError, "a method's code, two texts, and tuples are wanted");
         return -1;
     }
     Py_XSETREF(methods, Py_NewRef(suffix));
     Py_XSETREF(children, Py_NewRef(attribute));
     Py_XSETREF(wrappers, Py_NewRef(around));
+    Py_XSETREF(lists, Py_NewRef(of_lists));
+    Py_XSETREF(named_inside, Py_NewRef(inside));
     memset(verdicts, 0, sizeof verdicts);
     if (watcher < 0 && (watcher = PyDict_AddWatcher(on_change)) < 0)
         PyErr_Clear(); /* others have them all */

@@ -16,8 +16,11 @@
 
 /* Looks for objects from now on.  `code` is the method; `methods` a suffix of the qualified names of others, of which
  * each is one's own where it is called without that one; `children` the attribute; `wrappers` tuples (class, name below
- * it) of objects whose content has their own path; class empty: any.  Returns 0 or -1 with an exception set. */
-int instances_set(PyObject *code, PyObject *methods, PyObject *children, PyObject *wrappers);
+ * it) of objects whose content has their own path; class empty: any.  `lists` are classes of which nobody calls the
+ * objects, but what is in them.  `named_inside`: a class whose objects stand for others, the attribute in which that is,
+ * and the methods, in C, that lead to the name of its class.  Returns 0 or -1 with an exception set. */
+int instances_set(PyObject *code, PyObject *methods, PyObject *children, PyObject *wrappers,
+                  PyObject *lists, PyObject *named_inside);
 
 /* Looks for no objects any more. */
 void instances_clear(void);

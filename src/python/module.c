@@ -437,15 +437,17 @@ static PyObject *await_code(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(
     tell_instances_doc,
-    "tell_instances(code: CodeType, methods: str, children: str, wrappers: tuple) -> None\n\n"
+    "tell_instances(code: CodeType, methods: str, children: str, wrappers: tuple,\n"
+    "               lists: tuple, named_inside: tuple) -> None\n\n"
     "Objects for which this method runs are frames from now on (instances.h).");
 
 static PyObject *tell_instances(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *code, *methods_suffix, *children, *wrappers;
-    if (!PyArg_ParseTuple(args, "OOOO", &code, &methods_suffix, &children, &wrappers) ||
-        instances_set(code, methods_suffix, children, wrappers) ||
+    PyObject *code, *methods_suffix, *children, *wrappers, *lists, *named;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &code, &methods_suffix, &children, &wrappers, &lists,
+                          &named) ||
+        instances_set(code, methods_suffix, children, wrappers, lists, named) ||
         (sampler_running() && !sampler_exact() && instrument_meet()))
         return NULL;
     Py_RETURN_NONE;

@@ -115,8 +115,8 @@ def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
     assert all(n_spans(step)["optimizer"] == 2 for step in steps["several_optimizers"])
     for step in steps["adversaries"]:
         assert n_spans(step)["optimizer"] == n_spans(step)["backward"] == 2
-        assert n_spans(step)["data"] == 1
-    assert [n_spans(step)["data"] for step in steps["one_ahead"][:3]] == [2, 1, 1]
+        assert n_spans(step)["data"] == 1 + (step is steps["adversaries"][0])
+    assert [n_spans(step)["data"] for step in steps["one_ahead"][:3]] == [3, 1, 1]
     assert all(n_spans(step)["forward"] == 2 for step in steps["two_batches"])
     for step in steps["recomputing"]:
         assert n_spans(step)["forward"] == 1  # again within the backward pass, which has it
