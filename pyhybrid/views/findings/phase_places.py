@@ -19,6 +19,7 @@ from pyhybrid.views.training.steps import spans_of
 
 RUNS = 0.5  # of a phase's time: below that its thread mostly waited
 MOST = 0.5  # of a phase's time is in the function that is named
+LEAST = 0.25  # where that is a library's
 
 
 class PhasePlace(NamedTuple):
@@ -61,7 +62,8 @@ def phase_place(measured: Measured, phase: str) -> PhasePlace:
 
 def waited_in(measured: Measured, phase: str) -> int:
     """Return the program's function that has most of a phase's exact time, of several the innermost
-    with nearly as much; 0: none has half of it, or the phase has no functions of its own."""
+    with nearly as much; where none has half of it the library's function, within those that are the
+    phase, that has most.  0: none, or the phase has no functions of its own."""
     profile, n = measured.profile, measured.n_frames
     of_phase = [frame for frame, each in frame_phases(profile).items() if each == phase]
     if not of_phase:
@@ -74,6 +76,10 @@ def waited_in(measured: Measured, phase: str) -> int:
     total_ns = add_up(of_row, exact.total_ns, n, counted)
     whole_ns = measured.outermost_ns(of_phase)
     among = [f for f in program_frames(profile) if total_ns[f] >= MOST * whole_ns > 0]
+    if not among:
+        others = (f.id for f in profile.frames.values() if f.kind == "python")
+        library = max(set(others) - set(of_phase), key=total_ns.__getitem__, default=0)
+        return library if total_ns[library] >= LEAST * whole_ns else 0
     least_ns = NEARLY_ALL * max((total_ns[f] for f in among), default=0)
     among = [f for f in among if total_ns[f] >= least_ns]
     longest: dict[int, tuple[int, int]] = {}  # of each of these: its time and node

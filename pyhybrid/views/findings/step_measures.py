@@ -17,7 +17,7 @@ from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
-from pyhybrid.views.training.steps import find_steps
+from pyhybrid.views.training.steps import find_steps, spans_of
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
 # and what is to be left out.
@@ -58,6 +58,25 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     if not among:
         return None
     return {**evidence, "function": measured.labels[max(among, key=total_ns.__getitem__)]}
+
+
+def communication(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Measure of the steps what exchanging with other ranks took: calls of collectives, and by
+    samples that of gradients in the backward pass; and in which most was spent."""
+    steps, samples = measured.steps, measured.step_samples
+    name = rule["phase"]
+    called_ns = sum(step.phases.get(name, 0) for step in steps)
+    reducing_ns = sum(samples.reducing_ns(s.thread, spans_of(s, BACKWARD)) for s in steps)
+    share = (called_ns + reducing_ns) / (step_time(measured.profile).steps_ns or 1)
+    if share < rule["least_share"]:
+        return None
+    place = phase_place(measured, name) if called_ns >= reducing_ns else None
+    return {
+        "share": min(1.0, share),
+        "seconds": (called_ns + reducing_ns) / 1e9,
+        "steps": len(steps),
+        "function": place.function + place.at if place else "the backward pass",
+    }
 
 
 def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -195,6 +214,7 @@ def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
+    "communication": communication,
     "python_in_backward": python_in_backward,
     "hooks": hooks,
     "slow_steps": slow_steps,

@@ -24,8 +24,9 @@ _OUTERMOST = bytes(above or kind for above in range(3) for kind in range(256))
 HOOK, CALLBACK = "hook", "callback"
 
 # What a frame is to hooks: a module, the framework's between it and its `forward`, that, what calls
-# callbacks, one by its name, another function; the interpreter's code between two of these.
-_MODULE, _BETWEEN, _FORWARD, _TRAINER, _CALLBACK, _FUNCTION, _GLUE = range(1, 8)
+# callbacks, one by its name, another function; the interpreter's code between two of these; what
+# calls the `forward` of something else.
+_MODULE, _BETWEEN, _FORWARD, _TRAINER, _CALLBACK, _FUNCTION, _GLUE, _APPLY = range(1, 9)
 # What a node is: right below a module, called by one beside its `forward`, or instead; right below
 # what calls callbacks, called by it.
 _IN_MODULE, _IS_HOOK, _IN_TRAINER, _IS_CALLBACK = range(1, 5)
@@ -87,7 +88,11 @@ def hook_nodes(profile: Profile) -> memoryview:
     is_module = bytes(kind == _MODULE for kind in kinds)
     module = nearest(nodes.parent, is_module)
     with_forward = set()
+    stops = bytes(kind in (_MODULE, _APPLY) for kind in kinds)
+    nearest_stop = nearest(nodes.parent, stops)
     for node in rows_from(bytes(kind == _FORWARD for kind in kinds), 1):
+        if kinds[nearest_stop[node]] == _APPLY:
+            continue
         with_forward.add(module[node])
         while node and not is_module[node]:
             if called[node] == _IS_HOOK:
@@ -144,13 +149,15 @@ def _kinds(profile: Profile) -> Iterator[tuple[int, int]]:
     """Yield what frames are to hooks, by id."""
     table, direct, folder = torch.hooks(), torch.modules()["direct"], framework_folder(profile)
     none_in = tuple(folder + each for each in table["none_in"])
-    callbacks = NamePatterns(table["callbacks"])
+    callbacks, apply = NamePatterns(table["callbacks"]), NamePatterns([table["apply"]])
     interpreter = {m.id for m in profile.modules.values() if is_interpreter(basename(m.path))}
     for frame in profile.frames.values():
         if frame.is_object:
             yield frame.id, _MODULE
         elif frame.kind == "python":
             yield frame.id, _kind(frame, table["callers"], none_in, direct, callbacks)
+        elif frame.kind == "native" and apply.match(frame.name):
+            yield frame.id, _APPLY
         elif frame.module in interpreter:
             yield frame.id, _GLUE
 

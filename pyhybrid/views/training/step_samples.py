@@ -96,6 +96,12 @@ class StepSamples:
         in_sync, node_of = self._in_sync, self._profile.stacks.node
         return Counter({stack: ns for stack, ns in stacks.items() if in_sync[node_of[stack]]})
 
+    def reducing_ns(self, thread: int, spans: Spans) -> int:
+        """Return the weight where the thread exchanged gradients with other ranks (torch.toml)."""
+        inside, node_of = self._reducing, self._profile.stacks.node
+        stacks = self._stacks(thread, spans).items()
+        return sum(weight for stack, weight in stacks if inside[node_of[stack]])
+
     def weight(self, thread: int, spans: Spans) -> int:
         """Return the weight of all samples there."""
         return self.stacks(thread, spans).total()
@@ -144,6 +150,11 @@ class StepSamples:
     def _in_sync(self) -> memoryview:
         """Mark with 1 each node at or below native code that waits for a device."""
         return self._below("syncs")
+
+    @cached_property
+    def _reducing(self) -> memoryview:
+        """Mark with 1 each node at or below native code that exchanges gradients."""
+        return self._below("reduces")
 
     def _below(self, key: str) -> memoryview:
         """Mark with 1 each node at or below the native functions of this list in torch.toml."""

@@ -33,6 +33,7 @@ from pyhybrid.views.training.phases import (
 # A batch belongs to several optimizers where it comes before one in eight of them or more; where it
 # comes more seldom, it is used again and again.
 LEAST_BATCHES = 1 / 8
+BEFORE = ("communication", "checkpoint", OTHER)  # with none of these the first step begins
 
 
 class Step(Struct):
@@ -141,6 +142,8 @@ def _bounds(spans: list[Span]) -> Iterator[_Bounds]:
     if 2 * sum(map(bool, skipped)) > len(parts):
         skipped = [0] * len(parts)  # several batches are trained with at once
     before: Span | None = None
+    if parts and not skipped[0]:
+        skipped[0] = next(at for at, span in enumerate(parts[0]) if span.phase not in BEFORE)
     for part, n in zip(parts, skipped, strict=True):
         yield None if n else before, part[n:]
         before = part[-1]
