@@ -55,7 +55,7 @@ def tell_instances(
     named_inside: tuple[str, ...],
 ) -> None: ...
 def watch_calls(
-    functions: dict[str, tuple[tuple[str, bool, int], ...]],
+    functions: dict[str, tuple[tuple[str, bool, bool, int], ...]],
     own: tuple[str, ...],
     others: tuple[str, ...],
     others_but: tuple[str, ...],

@@ -275,11 +275,11 @@ def register_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -
     """Register the functions that are phases, and `others`, with `native`; `above`: the folder that
     PyTorch's is in."""
     table = steps()
-    functions: dict[str, tuple[tuple[str, bool, int], ...]] = {}
+    functions: dict[str, tuple[tuple[str, bool, bool, int], ...]] = {}
     for group, (phase, names) in enumerate([("", others), *phases().items()]):
         for name in names:
             file, _, function = name.rpartition(":")
-            entry = (file, phase == table["ends"], group)
+            entry = (file, phase == table["ends"], phase == table["with_rest"], group)
             functions[function] = (*functions.get(function, ()), entry)
     library = os.path.join(os.path.dirname(os.__file__), "")
     packages = tuple(f"{library}{each}-packages{os.sep}" for each in ("site", "dist"))

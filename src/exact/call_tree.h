@@ -65,6 +65,7 @@ enum exact_frame_flags {
     EXACT_NATIVE = 128,    /* a region that native code pushed */
     EXACT_OPAQUE = 256,    /* what it calls is not counted: exact_thread.opaque */
     EXACT_AWAITED = 512,   /* its end is wanted: instances_await_end */
+    EXACT_REST = 1 << 13,  /* from a call that it made on to its end it is watched (watch_list.c) */
     EXACT_USAGE = 7 << 10, /* enum usage_kinds: what is recorded of this call */
     EXACT_TASK = 1 << 13,  /* a task's turn: it stands elsewhere in the tree than what calls it */
 };

@@ -3,10 +3,12 @@
 #include "clock.h"
 #include "map.h"
 
-void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen, uint64_t made)
+void watched_begin(struct watched_calls *w, uint32_t place, uint64_t since, bool is_seen,
+                   uint64_t made)
 {
     if (map_memory_grow(&w->begins, &w->begins_bytes, (size_t)place + 1, sizeof *w->begins))
         w->begins[place] = (struct watched_begin){
+            .since = since,
             .cpu_ns = is_seen ? clock_read_ns(CLOCK_THREAD_CPUTIME_ID) : WATCHED_UNSEEN,
             .made = made,
             .within = backward_place()};
@@ -18,6 +20,7 @@ bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *c
     if (place >= w->begins_bytes / sizeof *w->begins || w->begins[place].cpu_ns == WATCHED_UNSEEN)
         return false;
     const struct watched_begin *begin = &w->begins[place];
+    call->since = begin->since;
     backward_leave_out(begin->within, call->until - call->since);
     call->cpu_since_ns = begin->cpu_ns;
     call->cpu_until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);

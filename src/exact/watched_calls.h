@@ -40,6 +40,7 @@ struct watched_call {
 
 /* What was when a call began. */
 struct watched_begin {
+    uint64_t since;               /* ticks */
     uint64_t cpu_ns;              /* or WATCHED_UNSEEN */
     uint64_t made;                /* the number that the next thing gets; UINT64_MAX: not known */
     struct backward_place within; /* the work that runs, which a call is no part of */
@@ -52,10 +53,11 @@ struct watched_calls {
     size_t begins_bytes;
 };
 
-/* Begins the call at this place in the stack.  `made` as in watched_begin. */
-void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen, uint64_t made);
+/* Begins the call at this place in the stack.  `since` and `made` as in watched_begin. */
+void watched_begin(struct watched_calls *w, uint32_t place, uint64_t since, bool is_seen,
+                   uint64_t made);
 
-/* Ends it; `call` has all but the CPU times, and `how` it ended.  Returns whether it was put into the queue, for which
+/* Ends it; `call` has its end, its node, and `how` it ended.  Returns whether it was put into the queue, for which
  * there must be `room` in the session. */
 bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call, uint64_t made,
                  bool room);

@@ -333,9 +333,9 @@ static bool holds(PyObject *holder, PyObject *o, int depth, int *most)
     Py_ssize_t next = 0;
     while (below && *most > 0 && PyDict_Next(below, &next, &name, &child)) {
         --*most;
-        if (child == o ? lists_them
-                       : depth < HOLDER_DEPTH && is_instance(child) &&
-                             holds(child, o, depth + 1, most))
+        if (child == o
+                ? lists_them
+                : depth < HOLDER_DEPTH && is_instance(child) && holds(child, o, depth + 1, most))
             return true;
     }
     return false;
@@ -362,8 +362,7 @@ static PyObject *holder_of(PyObject *o, const frame_t *f)
             found = holder_in(FRAME_LOCAL(p, j), o, &most);
         Py_ssize_t next = 0;
         bool is_module = !(code->co_flags & CO_OPTIMIZED);
-        while (is_module && !found && most-- > 0 &&
-               PyDict_Next(p->f_globals, &next, &name, &value))
+        while (is_module && !found && most-- > 0 && PyDict_Next(p->f_globals, &next, &name, &value))
             found = holder_in(value, o, &most);
     }
     return found;

@@ -158,7 +158,8 @@ const struct call_usage *usage_end(struct exact_thread *t, const struct exact_fr
 /* --- watch_list.c -------------------------------------------------------------------------------- */
 
 /* Watches these functions from now on.  `functions` is a dict from qualified names to tuples of (end of the file's
- * name, are calls back from it watched, its group or 0); `own` a tuple of folders whose functions are the framework's; `others` of
+ * name, are calls back from it watched, has it a rest, its
+ * group or 0); `own` a tuple of folders whose functions are the framework's; `others` of
  * folders, beside its own, whose functions are not the program's; `others_but` of parts of these whose are.  Returns 0
  * or -1 with an exception set. */
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but);
@@ -169,6 +170,11 @@ void watch_list_clear(void);
 void watch_list_on_begin(PyObject *begins);
 bool watch_list_has_listener(void);
 void watch_list_notify(uint64_t code);
+
+/* Returns whether the function of that node's word has a rest; and whether a code object's function is the program's,
+ * which may have one. */
+bool watch_list_has_rest(uint64_t word);
+bool watch_list_is_programs(uint64_t code);
 
 /* Returns PYH_FUNCTION_WATCHED and _INSIDE, if they are to stand in the new node `word` below `parent`, of this code
  * object.  Sets no exception. */

@@ -351,8 +351,8 @@ static __attribute__((noinline)) void notify_begin(struct exact *x, uint64_t fra
     struct exact_thread *t = exact_this_thread.thread;
     if (!t->depth || t->stack[t->depth - 1].frame != frame)
         return;
-    t->stack[t->depth - 1].since = exact_ticks(x);
-    watched_begin(&t->watched, t->depth - 1, true, makers_next(t));
+    uint64_t now = t->stack[t->depth - 1].since = exact_ticks(x);
+    watched_begin(&t->watched, t->depth - 1, now, true, makers_next(t));
 }
 
 /* The usual case, and nothing to spill registers for: a function that was called here before begins, called

@@ -57,11 +57,35 @@ void turns_log(struct exact *x, bool on)
     backward_log(on);
 }
 
+/* The function that called the one at `s` is watched from now on, too, if it is the program's. */
+static void begin_rest(struct exact_thread *t, const struct exact_frame *s)
+{
+    struct exact_frame *f = t->stack + (s - t->stack);
+    while (f > t->stack && (--f)->flags & EXACT_REGION)
+        ;
+    if (f == s || f->flags & (EXACT_REGION | EXACT_REST) || !(f->flags & EXACT_RECORDED) ||
+        frame_tag(f->node->word) != PYH_TAG_FUNCTION || exact_is_watched(f->node) ||
+        !watch_list_is_programs(FRAME_CODE((const frame_t *)f->frame)))
+        return;
+    f->flags |= EXACT_REST | EXACT_KEPT;
+    watched_begin(&t->watched, (uint32_t)(f - t->stack), s->since, true, makers_next(t));
+}
+
+static void end_watched(struct exact *x, struct exact_thread *t, const struct exact_frame *f,
+                        uint64_t now, bool raised)
+{
+    struct watched_call watched = {.until = now, .node = f->node->id, .how = raised};
+    x->n_watched += watched_end(&t->watched, (uint32_t)(f - t->stack), &watched, makers_next(t),
+                                x->n_watched < WATCHED_MAX);
+}
+
 /* It is turned to from now on.  Returns whether its begin is reported (watch_list_notify). */
 static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
-    watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new, makers_next(t));
+    watched_begin(&t->watched, (uint32_t)(s - t->stack), s->since, is_new, makers_next(t));
     s->flags |= EXACT_KEPT;
+    if (is_new && watch_list_has_rest(s->node->word))
+        begin_rest(t, s);
     return is_new && watch_list_has_listener();
 }
 
@@ -134,12 +158,8 @@ static __attribute__((noinline)) void note_end(struct exact *x, struct exact_thr
     }
     if (!(f->flags & EXACT_KEPT))
         return;
-    if (exact_is_watched(f->node) && how != CUT_OFF) {
-        struct watched_call watched = {
-            .since = f->since, .until = now, .node = f->node->id, .how = how == RAISED};
-        x->n_watched += watched_end(&t->watched, (uint32_t)(f - t->stack), &watched, makers_next(t),
-                                    x->n_watched < WATCHED_MAX);
-    }
+    if ((exact_is_watched(f->node) || f->flags & EXACT_REST) && how != CUT_OFF)
+        end_watched(x, t, f, now, how == RAISED);
     if (!exact_is_kept(f->node) && !(f->flags & EXACT_REGION))
         return;
     bool ended = how != YIELDED;

@@ -6,6 +6,9 @@
  * watched, too (a closure that an optimizer runs).  All that is decided when a path is new, so calls cost nothing
  * more.
  *
+ * Some functions have a rest: what the function of the program that called one does from its begin to the own end is
+ * one call more (a file that was saved, and is then written to the disk).
+ *
  * Context: with the GIL.
  */
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
@@ -16,6 +19,9 @@
 
 static PyObject *watched, *own_folders, *other_folders, *but_these, *on_begin;
 
+#define RESTS_MAX 32
+static uint32_t rests[RESTS_MAX], n_rests; /* numbers of functions that have one */
+
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but)
 {
     if (!PyDict_CheckExact(functions) || !PyTuple_CheckExact(own) || !PyTuple_CheckExact(others) ||
@@ -23,6 +29,7 @@ int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObjec
         PyErr_SetString(PyExc_TypeError, "a dict and three tuples of folders are wanted");
         return -1;
     }
+    n_rests = 0;
     Py_XSETREF(watched, Py_NewRef(functions));
     Py_XSETREF(own_folders, Py_NewRef(own));
     Py_XSETREF(other_folders, Py_NewRef(others));
@@ -68,8 +75,8 @@ void watch_list_notify(uint64_t code)
 }
 
 struct listed {
-    bool is_one, calls_back; /* calls back from it are watched */
-    int group;               /* 0: it is alone */
+    bool is_one, calls_back, has_rest; /* calls back from it are watched */
+    int group;                         /* 0: it is alone */
 };
 
 /* Does the list name it? */
@@ -78,10 +85,11 @@ static struct listed listed(const PyCodeObject *code)
     PyObject *of_name = PyDict_GetItemWithError(watched, code->co_qualname), *end;
     for (Py_ssize_t i = 0; of_name && PyTuple_CheckExact(of_name) && i < PyTuple_GET_SIZE(of_name);
          i++) {
-        int with_calls_back = 0, group = 0;
-        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Upi", &end, &with_calls_back, &group) &&
+        int with_calls_back = 0, with_rest = 0, group = 0;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Uppi", &end, &with_calls_back,
+                             &with_rest, &group) &&
             PyUnicode_Tailmatch(code->co_filename, end, 0, PY_SSIZE_T_MAX, 1) > 0)
-            return (struct listed){true, with_calls_back, group};
+            return (struct listed){true, with_calls_back, with_rest, group};
     }
     return (struct listed){0};
 }
@@ -135,6 +143,20 @@ static bool runs_in_itself(const struct exact_thread *t, const struct exact_node
     return false;
 }
 
+bool watch_list_has_rest(uint64_t word)
+{
+    for (uint32_t i = 0; i < n_rests; i++)
+        if (rests[i] == (word & PYH_FUNCTION_MASK))
+            return true;
+    return false;
+}
+
+bool watch_list_is_programs(uint64_t code)
+{
+    const PyCodeObject *c = (const PyCodeObject *)code;
+    return watched && !is_generator(c) && is_programs(c);
+}
+
 uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node *parent,
                           uint64_t word, uint64_t code)
 {
@@ -146,6 +168,8 @@ uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node 
     struct listed its = is_generator(c) ? (struct listed){0} : listed(c);
     if (its.is_one && !runs_in_itself(t, parent, word, its.group)) {
         marks = PYH_FUNCTION_WATCHED | (its.calls_back ? PYH_FUNCTION_INSIDE : 0);
+        if (its.has_rest && !watch_list_has_rest(word) && n_rests < RESTS_MAX)
+            rests[n_rests++] = word & PYH_FUNCTION_MASK;
     } else {
         const struct exact_node *caller = function_of(t, parent);
         if (caller && caller->word & PYH_FUNCTION_INSIDE)

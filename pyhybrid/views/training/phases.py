@@ -4,17 +4,20 @@ Which function is which phase, frameworks/torch.toml has; the calls are the tabl
 What the program's own code does within an optimizer is `other`.  A forward pass that made no
 autograd node is `evaluation`, as are the batches that went through such passes alone; one in the
 loader (a transform) is `data`, and one in the backward pass is computed again, and `backward`.
+What a function of the program does after it called one that saves, to its own end, is `checkpoint`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal
 
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.frameworks import torch
 from pyhybrid.tables import WatchedCall
-from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.profile import Profile, made_once
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
 COMPILE, EVALUATION = "compile", "evaluation"
@@ -52,21 +55,44 @@ def all_phases() -> list[str]:
 
 def phase_spans(profile: Profile) -> dict[int, list[Span]]:
     """Return by thread those that are in no other one, in order of time."""
-    phase_of = frame_phases(profile)
+    phase_of = _listed_phases(profile)
     frame_of = profile.nodes.frame
     threads: defaultdict[int, list[Span]] = defaultdict(list)
     open_spans: list[Span] = []
-    for call in profile.watched_calls:
+    calls, rests = profile.watched_calls, _rests(profile)
+    for at, call in enumerate(calls):
+        if rests.get(at) is False:
+            continue
         while open_spans and not _is_in(call, open_spans[-1].call):
             open_spans.pop()
         frame = frame_of[call.node]
-        phase = _phase(call, phase_of[frame], {each.phase for each in open_spans})
+        around = {each.phase for each in open_spans}
+        phase = _phase(call, rests.get(at) or phase_of[frame], around)
         span = Span(phase, call, torch.brings_batch(profile.frames[frame].name))
         (open_spans[-1].inner if open_spans else threads[call.thread]).append(span)
         open_spans.append(span)
     for spans in threads.values():
         _mark_evaluated(spans)
     return threads
+
+
+@made_once
+def _rests(profile: Profile) -> dict[int, str | Literal[False]]:
+    """Return of calls that begin with one in them, and are the rest of it, the phase, by place;
+    False: another phase is in them, so they are none."""
+    calls, frame_of, phase_of = profile.watched_calls, profile.nodes.frame, _listed_phases(profile)
+    rests: dict[int, str | Literal[False]] = {}
+    for at, (call, first) in enumerate(pairwise(calls)):
+        phase = phase_of[frame_of[first.node]]
+        if phase != torch.steps()["with_rest"] or phase_of[frame_of[call.node]] != OTHER:
+            continue
+        if call.thread == first.thread and call.begin_ns == first.begin_ns:
+            end = at + 1
+            while end < len(calls) and phase_of[frame_of[calls[end].node]] == phase:
+                end += 1
+            is_alone = end == len(calls) or not _is_in(calls[end], call)
+            rests[at] = phase if is_alone else False
+    return rests
 
 
 def _phase(call: WatchedCall, phase: str, around: set[str]) -> str:
@@ -114,6 +140,14 @@ def _is_in(call: WatchedCall, around: WatchedCall) -> bool:
 
 def frame_phases(profile: Profile) -> dict[int, str]:
     """Return the phases of the frames whose calls were watched."""
+    frame_of, calls = profile.nodes.frame, profile.watched_calls
+    rests = {frame_of[calls[at].node]: phase for at, phase in _rests(profile).items() if phase}
+    return _listed_phases(profile) | rests
+
+
+@made_once
+def _listed_phases(profile: Profile) -> dict[int, str]:
+    """Return the same by the functions' names alone."""
     watched = {profile.nodes.frame[call.node] for call in profile.watched_calls}
     frames = [profile.frames[number] for number in watched]
     return {each.id: torch.phase_of(each.file or "", each.name) or OTHER for each in frames}
