@@ -21,15 +21,20 @@ from pyhybrid.views.training.phases import (
     BACKWARD,
     COMPILE,
     DATA,
+    EVALUATION,
     FORWARD,
     OTHER,
     all_phases,
     frame_phases,
+    node_phases,
 )
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import find_steps
 
-KEPT_WITHIN = {FORWARD: (DATA, BACKWARD)}  # what runs within one of these is part of it
+KEPT_WITHIN = {
+    FORWARD: (DATA, BACKWARD, EVALUATION),
+    DATA: (EVALUATION,),
+}  # what runs within one of these is part of it
 LEAST_SAMPLES = 5  # to know by them where a function runs
 LEAST_WAIT = 0.5  # of its time: from there on a function mostly waits
 LEAST_WAIT_PERIODS = 20  # fewer may be chance
@@ -94,6 +99,9 @@ class _Functions:
             if phase != OTHER:
                 kinds[frame] = self._phases.index(phase) + 1
         watched = bytearray(take(kinds, nodes.frame))
+        for node, phase in node_phases(self._profile).items():
+            if phase != OTHER:
+                watched[node] = self._phases.index(phase) + 1
         other = self._phases.index(OTHER) + 1
         for node in self._loops(phase_of):
             watched[node] = other

@@ -9,7 +9,7 @@ What a function of the program does after it called one that saves, to its own e
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal
@@ -143,6 +143,15 @@ def frame_phases(profile: Profile) -> dict[int, str]:
     frame_of, calls = profile.nodes.frame, profile.watched_calls
     rests = {frame_of[calls[at].node]: phase for at, phase in _rests(profile).items() if phase}
     return _listed_phases(profile) | rests
+
+
+def node_phases(profile: Profile) -> dict[int, str]:
+    """Return the phases of the nodes whose calls were watched: in which most of their time was."""
+    times: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for spans in phase_spans(profile).values():
+        for span in (each for top in spans for each in top.flat()):
+            times[span.call.node][span.phase] += span.call.end_ns - span.call.begin_ns
+    return {node: of_node.most_common(1)[0][0] for node, of_node in times.items()}
 
 
 @made_once

@@ -99,7 +99,7 @@ class StepSamples:
     def reducing_ns(self, thread: int, spans: Spans) -> int:
         """Return the weight where the thread exchanged gradients with other ranks (torch.toml)."""
         inside, node_of = self._reducing, self._profile.stacks.node
-        stacks = self._stacks(thread, spans).items()
+        stacks = self.stacks(thread, spans).items()
         return sum(weight for stack, weight in stacks if inside[node_of[stack]])
 
     def weight(self, thread: int, spans: Spans) -> int:
