@@ -13,7 +13,6 @@ from pyhybrid.views.garbage import Garbage, about, garbage_of
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import labels_of, short_time
 from pyhybrid.views.training.phase_functions import phase_functions
-from pyhybrid.views.training.phases import BACKWARD
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps, gc_ns
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import Steps, find_steps, spans_of, steps_of
@@ -54,12 +53,13 @@ class InPhase(Record):
 class StepReport(Record):
     """Hold what --json prints: times are ns, `begin_ns` and `end_ns` those since the start.
 
-    `phases`: by name, and `step`, the whole; `reducing_ns`: by samples, in backward, where it
-    exchanged gradients with other ranks; `sync_ns`: of all steps, by samples, where the thread
-    waited for a device or copied from one; `helped_ns`: what backward's own threads ran meanwhile.
-    `gpu_steps`: in so many steps the GPU's work was recorded; of a step `gpu` has by phase the time
-    of what was launched, else null.  `gc_ns`: what garbage collections took, on whichever thread,
-    which is part of the phases; `gc`: its figures, as those of a phase; null: next to nothing.
+    `phases`: by name, and `step`, the whole; `reducing_ns`: by samples, in other phases than
+    communication, where it exchanged gradients with other ranks, or waited for them; `sync_ns`: of
+    all steps, by samples, where the thread waited for a device or copied from one; `helped_ns`:
+    what backward's own threads ran meanwhile.  `gpu_steps`: in so many steps the GPU's work was
+    recorded; of a step `gpu` has by phase the time of what was launched, else null.  `gc_ns`: what
+    garbage collections took, on whichever thread, which is part of the phases; `gc`: its figures,
+    as those of a phase; null: next to nothing.
     """
 
     n_steps: int
@@ -128,7 +128,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
     return StepReport(
         len(steps),
         _figures(found, list(gpu.values())),
-        sum(samples.reducing_ns(s.thread, spans_of(s, BACKWARD)) for s in found.steps),
+        samples.reducing_ns(found.steps),
         sum(samples.sync_stacks(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
         sum(map(slow_steps.helped_ns, found.steps)),
         found.between_ns,
@@ -195,7 +195,7 @@ def step_listing(report: StepReport) -> Listing:
         yield "gc: garbage collection, which is part of the other columns"
     if report.reducing_ns:
         reducing = short_time(report.reducing_ns)
-        yield f"by samples {reducing} of backward in exchanging gradients with other ranks"
+        yield f"by samples {reducing} in exchanges with other ranks, in backward and other columns"
     if report.sync_ns:
         yield f"by samples {short_time(report.sync_ns)} in .item(), .cpu() and the like"
     if report.helped_ns:

@@ -17,7 +17,7 @@ STEP = "  "
 FIRST_LINE = 3  # modules with most time of their own, in the first line
 MOST_OPERATORS, MOST_NODES = 20, 5  # rows
 MOST_SHAPES = 10
-MOST_HOOKS = 10
+MOST_HOOKS, LEAST_HOOK = 10, 0.01  # rows, and of the first one's time
 MOST_PLACES = 5  # of each kind, of an operator that was asked for
 MOST_PHASES = 4  # columns
 NAME_WIDTH = 36
@@ -55,9 +55,11 @@ def _hook_rows(model: ModelFigures) -> Listing:
     if not model.hooks:
         return
     yield "hooks of modules, in no module's own time, and callbacks:"
-    yield Table(_HOOK_COLUMNS, model.hooks[:MOST_HOOKS])
-    if len(model.hooks) > MOST_HOOKS:
-        yield f"{'':24}… {len(model.hooks) - MOST_HOOKS:,} more (--json)"
+    least_ns = LEAST_HOOK * model.hooks[0].total_ns
+    shown = [each for each in model.hooks[:MOST_HOOKS] if each.total_ns >= least_ns]
+    yield Table(_HOOK_COLUMNS, shown)
+    if len(model.hooks) > len(shown):
+        yield f"{'':25}… {len(model.hooks) - len(shown):,} more (--json)"
 
 
 def _own(each: ModuleFigures) -> tuple[int, int]:

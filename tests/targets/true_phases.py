@@ -1,7 +1,7 @@
 """Trainings of which each phase takes long, each on a thread of its own, with stamps of what it
 took of CPU time.
 
-Prints, by training, what each phase took in all steps, in nanoseconds.
+Prints, by training and phase, what that took each time, in nanoseconds.
 """
 
 import json
@@ -12,11 +12,12 @@ import time
 from collections import defaultdict
 
 import torch
+import torch.distributed as dist
 from torch.utils.checkpoint import checkpoint
 
 N_STEPS = 6
 torch.set_num_threads(1)
-stamps = defaultdict(lambda: defaultdict(int))
+stamps = defaultdict(lambda: defaultdict(list))
 training = ""
 last = 0
 
@@ -28,7 +29,7 @@ def begin(name):
 
 def lap(phase):
     global last
-    stamps[training][phase] += time.thread_time_ns() - last
+    stamps[training][phase].append(time.thread_time_ns() - last)
     last = time.thread_time_ns()
 
 
@@ -162,8 +163,31 @@ def hooks():
         lap("optimizer")
 
 
+def exchanges():
+    """With the one rank that there is."""
+    net = Layer()
+    optimizer = optimizer_of(net)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    large = torch.ones(1_000_000)
+    begin("exchanges")
+    for _ in range(N_STEPS):
+        y = net(torch.ones(2, 4)).sum()
+        lap("forward")
+        torch.autograd.grad(y, list(net.parameters()))
+        lap("backward")
+        dist.all_reduce(large)
+        dist.broadcast(large, 0)
+        dist.all_gather([large], large)
+        dist.gather_object(N_STEPS, [None])
+        dist.reduce_scatter_tensor(large, large)
+        lap("communication")
+        optimizer.step()
+        lap("optimizer")
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
-    for run in (transforms, evaluations, layers, saves, hooks):
+    for run in (transforms, evaluations, layers, saves, hooks, exchanges):
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()

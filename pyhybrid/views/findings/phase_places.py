@@ -13,7 +13,7 @@ from pyhybrid._columns import add_up, outermost, take
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.lines.program_lines import program_frames
-from pyhybrid.views.training.phases import frame_phases
+from pyhybrid.views.training.phases import OTHER, frame_phases
 from pyhybrid.views.training.step_samples import NEARLY_ALL
 from pyhybrid.views.training.steps import spans_of
 
@@ -42,7 +42,7 @@ def phase_place(measured: Measured, phase: str) -> PhasePlace:
         weights: Counter[int] = Counter()
         for each in spans:
             weights += samples.functions(*each)
-        frame = samples.innermost(weights)
+        frame = samples.innermost(weights, program_frames(measured.profile))
     if not frame:
         return PhasePlace("what does not run here", "", ran)
     if ran < RUNS and measured.profile.meta.get("clock") != "wall":
@@ -66,7 +66,7 @@ def waited_in(measured: Measured, phase: str) -> int:
     phase, that has most.  0: none, or the phase has no functions of its own."""
     profile, n = measured.profile, measured.n_frames
     of_phase = [frame for frame, each in frame_phases(profile).items() if each == phase]
-    if not of_phase:
+    if not of_phase or phase == OTHER:
         return 0
     parent, frame_of, exact = measured.parent, measured.frame, profile.exact
     inside = measured.below_frames(of_phase)

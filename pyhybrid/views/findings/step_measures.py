@@ -17,7 +17,7 @@ from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
-from pyhybrid.views.training.steps import find_steps, spans_of
+from pyhybrid.views.training.steps import find_steps
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
 # and what is to be left out.
@@ -66,7 +66,7 @@ def communication(measured: Measured, rule: dict[str, Any]) -> Evidence:
     steps, samples = measured.steps, measured.step_samples
     name = rule["phase"]
     called_ns = sum(step.phases.get(name, 0) for step in steps)
-    reducing_ns = sum(samples.reducing_ns(s.thread, spans_of(s, BACKWARD)) for s in steps)
+    reducing_ns = samples.reducing_ns(steps)
     share = (called_ns + reducing_ns) / (step_time(measured.profile).steps_ns or 1)
     if share < rule["least_share"]:
         return None
@@ -75,7 +75,7 @@ def communication(measured: Measured, rule: dict[str, Any]) -> Evidence:
         "share": min(1.0, share),
         "seconds": (called_ns + reducing_ns) / 1e9,
         "steps": len(steps),
-        "function": place.function + place.at if place else "the backward pass",
+        "function": place.function + place.at if place else "the exchange of gradients",
     }
 
 

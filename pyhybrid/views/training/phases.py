@@ -21,6 +21,7 @@ from pyhybrid.tables.profile import Profile, made_once
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
 COMPILE, EVALUATION = "compile", "evaluation"
+COMMUNICATION, CHECKPOINT = "communication", "checkpoint"
 _TRAINS = (FORWARD, BACKWARD, OPTIMIZER)  # a batch that comes before one of these is trained with
 
 

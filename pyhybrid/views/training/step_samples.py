@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 from pyhybrid._columns import descend, nearest, take
@@ -15,8 +15,11 @@ from pyhybrid.tables.timeline import Spans, periods_of, times
 from pyhybrid.views.call_tree.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.labels import shorten_native
 from pyhybrid.views.lines.program_lines import program_frames
+from pyhybrid.views.training.phases import COMMUNICATION
+from pyhybrid.views.training.steps import Step, spans_without
 
 NEARLY_ALL = 0.8  # of the most weight: the innermost function with so much is named
+MOST = 0.5
 
 
 class StepSamples:
@@ -36,11 +39,18 @@ class StepSamples:
                 weights[frame] += weight
         return weights
 
-    def innermost(self, weights: Mapping[int, int]) -> int:
-        """Return the innermost nested function with nearly all of the most weight; 0: none."""
-        least = NEARLY_ALL * max(weights.values(), default=0)
-        among = [frame for frame, weight in weights.items() if weight >= least]
-        return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
+    def innermost(self, weights: Mapping[int, int], rather: Collection[int] = ()) -> int:
+        """Return the innermost nested function with nearly all of the most weight, or one below
+        that with MOST of it, of those that are `rather` named; 0: none."""
+        most = max(weights.values(), default=0)
+
+        def deepest(frames: Iterable[int], part: float) -> int:
+            among = [frame for frame in frames if weights.get(frame, 0) >= part * most > 0]
+            return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
+
+        found, further = deepest(weights, NEARLY_ALL), deepest(rather, MOST)
+        both = (path for path in self._paths.values() if found in path and further in path)
+        return further if any(path.index(further) > path.index(found) for path in both) else found
 
     def lines(self, thread: int, spans: Spans, function: int) -> Counter[tuple[int, int]]:
         """Return the weight below a function, by the line that it is on; of a library's by that of
@@ -96,11 +106,14 @@ class StepSamples:
         in_sync, node_of = self._in_sync, self._profile.stacks.node
         return Counter({stack: ns for stack, ns in stacks.items() if in_sync[node_of[stack]]})
 
-    def reducing_ns(self, thread: int, spans: Spans) -> int:
-        """Return the weight where the thread exchanged gradients with other ranks (torch.toml)."""
-        inside, node_of = self._reducing, self._profile.stacks.node
-        stacks = self.stacks(thread, spans).items()
-        return sum(weight for stack, weight in stacks if inside[node_of[stack]])
+    def reducing_ns(self, steps: Iterable[Step]) -> int:
+        """Return the weight in steps where the thread exchanged gradients with other ranks, or
+        waited for them (torch.toml), but for the phase of collectives."""
+        inside, node_of, weight_ns = self._reducing, self._profile.stacks.node, 0
+        for step in steps:
+            stacks = self.stacks(step.thread, spans_without(step, COMMUNICATION))
+            weight_ns += sum(ns for stack, ns in stacks.items() if inside[node_of[stack]])
+        return weight_ns
 
     def weight(self, thread: int, spans: Spans) -> int:
         """Return the weight of all samples there."""

@@ -19,6 +19,8 @@ from pyhybrid.tables.schema import Record
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.training.phases import (
     BACKWARD,
+    CHECKPOINT,
+    COMMUNICATION,
     DATA,
     EVALUATION,
     FORWARD,
@@ -33,7 +35,7 @@ from pyhybrid.views.training.phases import (
 # A batch belongs to several optimizers where it comes before one in eight of them or more; where it
 # comes more seldom, it is used again and again.
 LEAST_BATCHES = 1 / 8
-BEFORE = ("communication", "checkpoint", OTHER)  # with none of these the first step begins
+BEFORE = (COMMUNICATION, CHECKPOINT, OTHER)  # with none of these the first step begins
 
 
 class Step(Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -12,7 +13,14 @@ from torch_support import TorchProcess
 
 pytestmark = pytest.mark.needs("torch")
 
-TRAININGS = ("transforms", "evaluations", "layers", "saves", "hooks")  # one after the other
+TRAININGS = (
+    "transforms",
+    "evaluations",
+    "layers",
+    "saves",
+    "hooks",
+    "exchanges",
+)  # one after the other
 N_STEPS = 6
 MS = 1_000_000
 
@@ -39,10 +47,11 @@ def test_phases_are_what_the_program_says(folder: Path) -> None:
     assert len(steps) == len(TRAININGS) * N_STEPS
     for at, training in enumerate(TRAININGS):
         its = steps[at * N_STEPS : (at + 1) * N_STEPS]
-        for phase, stamped in said[training].items():
-            told = sum(step["phases_cpu"].get(phase, 0) for step in its)
-            slack = 0.02 * stamped + MS + N_STEPS * MS / 10  # what is around a call
-            assert abs(told - stamped) <= slack, (training, phase)
+        for phase, stamps in said[training].items():
+            # (What is taken from a virtual machine may count as a thread's time, once in a while.)
+            stamped = median(stamps)
+            told = median(step["phases_cpu"][phase] for step in its if phase in step["phases_cpu"])
+            assert abs(told - stamped) <= 0.02 * stamped + MS / 2, (training, phase)
         phases = {phase for step in its for phase in step["phases"]} - {"other", "zero_grad"}
         assert phases == said[training].keys()
 
