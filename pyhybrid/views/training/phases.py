@@ -10,8 +10,7 @@ What a function of the program does after it called one that saves, to its own e
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pyhybrid.base.structs import Struct, made
@@ -79,21 +78,28 @@ def phase_spans(profile: Profile) -> dict[int, list[Span]]:
 
 @made_once
 def _rests(profile: Profile) -> dict[int, str | Literal[False]]:
-    """Return of calls that begin with one in them, and are the rest of it, the phase, by place;
-    False: another phase is in them, so they are none."""
+    """Return of calls that are the rest of one in them, with which they begin, the phase, by place;
+    False: another phase is in them, too, so they are none.  In an optimizer they may be what that
+    called back."""
     calls, frame_of, phase_of = profile.watched_calls, profile.nodes.frame, _listed_phases(profile)
     rests: dict[int, str | Literal[False]] = {}
-    for at, (call, first) in enumerate(pairwise(calls)):
-        phase = phase_of[frame_of[first.node]]
-        if phase != torch.steps()["with_rest"] or phase_of[frame_of[call.node]] != OTHER:
+    optimizer: WatchedCall | None = None
+    for at, call in enumerate(calls):
+        phase = phase_of[frame_of[call.node]]
+        if phase == OPTIMIZER:
+            optimizer = call
+        if phase != OTHER or (optimizer and _is_in(call, optimizer)):
             continue
-        if call.thread == first.thread and call.begin_ns == first.begin_ns:
-            end = at + 1
-            while end < len(calls) and phase_of[frame_of[calls[end].node]] == phase:
-                end += 1
-            is_alone = end == len(calls) or not _is_in(calls[end], call)
-            rests[at] = phase if is_alone else False
+        phase, end = torch.steps()["with_rest"], at + 1
+        while _holds(calls, call, end) and phase_of[frame_of[calls[end].node]] == phase:
+            end += 1
+        is_alone = end > at + 1 and not _holds(calls, call, end)
+        rests[at] = phase if is_alone else False
     return rests
+
+
+def _holds(calls: Sequence[WatchedCall], around: WatchedCall, at: int) -> bool:
+    return at < len(calls) and _is_in(calls[at], around)
 
 
 def _phase(call: WatchedCall, phase: str, around: set[str]) -> str:
