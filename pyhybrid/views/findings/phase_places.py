@@ -13,6 +13,7 @@ from pyhybrid._columns import add_up, outermost, take
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.lines.program_lines import program_frames
+from pyhybrid.views.training.phase_functions import phase_functions
 from pyhybrid.views.training.phases import OTHER, frame_phases
 from pyhybrid.views.training.step_samples import NEARLY_ALL
 from pyhybrid.views.training.steps import spans_of
@@ -65,8 +66,11 @@ def waited_in(measured: Measured, phase: str) -> int:
     with nearly as much; where none has half of it the library's function, within those that are the
     phase, that has most.  0: none, or the phase has no functions of its own."""
     profile, n = measured.profile, measured.n_frames
+    if phase == OTHER:
+        rows = [row for row in phase_functions(profile) if row.phase == OTHER]
+        return rows[0].frame if rows and rows[0].share >= LEAST else 0
     of_phase = [frame for frame, each in frame_phases(profile).items() if each == phase]
-    if not of_phase or phase == OTHER:
+    if not of_phase:
         return 0
     parent, frame_of, exact = measured.parent, measured.frame, profile.exact
     inside = measured.below_frames(of_phase)
