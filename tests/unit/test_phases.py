@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from trainings import Training
 
 from pyhybrid.tables import WatchedCall
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.training.phases import phase_spans
+from pyhybrid.views.training.phases import all_phases, phase_spans
 from pyhybrid.views.training.steps import find_steps
 
 # A letter a call: data, the loader has no more, forward, an evaluation's forward...
@@ -70,3 +71,10 @@ def test_evaluations_between_steps(tmp_path: Path, calls: str, n: int, in_steps:
     assert len(steps) == n
     assert sum(len(step.spans.get("evaluation", [])) for step in steps) == in_steps
     assert all(len(step.spans["forward"]) == 1 for step in steps)
+
+
+def test_each_phase_has_its_color_on_the_page() -> None:
+    colors = (Path(__file__).parents[2] / "web" / "src" / "colors.ts").read_text()
+    palettes = re.findall(r"^  phases: \[(.*)\],$", colors, re.MULTILINE)
+    assert len(palettes) == 2
+    assert all(palette.count('"#') == len(all_phases()) for palette in palettes)

@@ -43,7 +43,7 @@ const LIGHT: Palette = {
   pattern: "rgba(22, 24, 29, 0.3)",
   lanePattern: "rgba(22, 24, 29, 0.6)",
   heat: [190, 40, 40],
-  phases: ["#d1495b", "#6fa3dd", "#8467c1", "#3d9a57", "#9bd0a8", "#e0a030", "#8a6d4b", "#3fa7a3", "#c9ced6"],
+  phases: ["#d1495b", "#6fa3dd", "#8467c1", "#3d9a57", "#9bd0a8", "#d58fb8", "#e0a030", "#8a6d4b", "#3fa7a3", "#c9ced6"],
 };
 
 const DARK: Palette = {
@@ -65,7 +65,7 @@ const DARK: Palette = {
   pattern: "rgba(255, 255, 255, 0.3)",
   lanePattern: "rgba(255, 255, 255, 0.6)",
   heat: [255, 110, 80],
-  phases: ["#c24455", "#4680bd", "#7d62b8", "#38894f", "#6c9c78", "#b5822a", "#7d6546", "#2f8d89", "#474d57"],
+  phases: ["#c24455", "#4680bd", "#7d62b8", "#38894f", "#6c9c78", "#a25a86", "#b5822a", "#7d6546", "#2f8d89", "#474d57"],
 };
 
 export function palette(dark: boolean): Palette {
