@@ -224,8 +224,14 @@ class _Functions:
         return 0 if frame in self._program else frame
 
     def _add_rest(self, rows: list[PhaseFunction], taken_ns: int) -> None:
-        """Add what the loop itself has of `other`."""
-        rest_ns = taken_ns - sum(row.total_ns for row in rows)
+        """Add what the loop itself has of `other`; calls after the last step are in none."""
+        all_ns = sum(row.total_ns for row in rows)
+        if all_ns > taken_ns:
+            for row in rows:
+                row.total_ns = row.total_ns * taken_ns // all_ns
+                row.share *= taken_ns / all_ns
+                row.cpu_ns = None if row.cpu_ns is None else row.cpu_ns * taken_ns // all_ns
+        rest_ns = taken_ns - all_ns
         if rest_ns > 0 and self._loop_frames:
             loop = min(self._loop_frames)
             rows.append(PhaseFunction(OTHER, loop, rest_ns, rest_ns / taken_ns, None, 0))

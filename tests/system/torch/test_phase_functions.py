@@ -83,7 +83,9 @@ def test_who_is_in_each_phase(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     for row in report["functions"]:
         rows[row["phase"]][row["function"].split(" (")[0]] = row
     spun = rows["data"]["spin"]
-    assert spun["total_ns"] == pytest.approx(stamps["decode"], rel=0.05, abs=2e6)
+    # (What calls it may have lost the processor between the stamp and the call.)
+    data_ns = sum(row["total_ns"] for row in rows["data"].values())
+    assert spun["total_ns"] <= 1.02 * stamps["decode"] <= 1.04 * data_ns
     assert next(iter(rows["data"].values())) is spun
     assert not spun["waits_in"]
     called = rows["other"]["Callbacks.on_end"]
