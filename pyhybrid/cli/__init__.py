@@ -46,6 +46,7 @@ SUBCOMMANDS = {
     "import": "import_kineto",
     "merge": "merge",
     "probes": "probes",
+    "ranks": "ranks",
 }
 
 

@@ -48,14 +48,15 @@ class Garbage:
     def _sums(self) -> list[tuple[int, int]]:
         return [(n, ns) for n, ns in self._profile.meta.get("collections") or ()]
 
-    def maker(self, until_ns: int | None = None) -> Maker | None:
+    def maker(self, until_ns: int | None = None, process: int | None = None) -> Maker | None:
         """Return the function in which most objects were made that lived on; None: none stands out.
+        Of all processes, or of one.
 
         A collection comes with every so many objects more than before: so where they come, objects
         are made; those that are freed have not lived on.  Those of the youngest generation decide,
         if they are known: older ones come with every tenth of them.
         """
-        rows = [row for rows in self._rows.values() for row in rows]
+        rows = [row for of, rows in self._rows.items() if process in (None, of) for row in rows]
         before = [row for row in rows if until_ns is None or row.begin_ns < until_ns]
         young = [row for row in before if generation(row) == 0] or before
         threshold = int(self._profile.meta.get("gc_threshold") or USUAL_THRESHOLD)

@@ -1,0 +1,369 @@
+"""Which ranks of a run are slow, by how much, in which phase, and why.
+
+Ranks that wait for one another in each step have steps that are equally long: the slow one is the
+one that waits least.  So what is compared is a rank's own time, without its waits for others, phase
+by phase, and step by step with what is usual in that step.  A rank is slow in a phase where most of
+its steps are, in wall-clock or in CPU time: on a busy machine all ranks have single slow steps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyhybrid.base.structs import Struct, made
+from pyhybrid.ranks.store import Ranks
+from pyhybrid.tables.schema import Record
+from pyhybrid.views.training.phases import BACKWARD, DATA, FORWARD, OTHER
+
+SLOW = 0.02  # of a step: from there on a rank is slow
+LEAST = 0.01  # of a step: what is no reason
+LEAST_GARBAGE = 0.01  # of all steps, by collections of ranks in turn
+MOST_STEPS = 0.8  # of a rank's steps: in so many it has to be slow
+LEAST_STEPS = 8
+# Of what it took more: from there on it computes.  Where processors lack, all that computes takes
+# several times its CPU time.
+RAN = 0.2
+IN_FUNCTION = 0.5  # of what a phase took more: a function that has it is named
+ALL, CANDIDATES, USUAL, COMPARED = 256, 8, 64, 16  # ranks that are looked at step by step
+GARBAGE = "garbage collection"
+BY_MEANS = (
+    *("wait", "gc", "data", "data_cpu", "forward", "forward_cpu", "backward", "backward_cpu"),
+    *("optimizer", "optimizer_cpu", "other", "other_cpu"),
+)
+
+
+class Reason(Struct):
+    """Hold a phase in which a rank is slow, or `garbage collection`: by how much in a step.
+
+    `in_steps` of `steps` it was so; `how`: computes, waits (it does not run), collects.  `function`
+    is where: of the program, if it has one there; `calls_more`: more often than in others.
+    """
+
+    phase: str
+    more_ns: int
+    usual_ns: int
+    more_cpu_ns: int
+    steps: int
+    in_steps: int
+    how: str
+    function: str = ""
+    calls_more: bool = False
+    in_worker: bool = False
+
+
+class SlowRank(Struct):
+    """Hold a rank that is slow: `more_ns` of each step, `share` of it; the largest reason first."""
+
+    rank: int
+    host: str
+    pid: int
+    more_ns: int
+    share: float
+    reasons: list[Reason] = made(list)
+
+
+class RankFigures(Record):
+    """Hold figures of a rank, of a step on average; `wait_ns`: for other ranks."""
+
+    rank: int
+    host: str
+    pid: int
+    steps: int
+    step_ns: int
+    own_ns: int
+    wait_ns: int
+    cpu_ns: int
+    gc_ns: int
+    data_ns: int
+    file: str
+    complete: bool
+
+
+class Verdict(Struct):
+    """Hold the answer on a run: `slow` ranks, the slowest first.
+
+    `compared`: so many were looked at step by step.  `garbage`: the part of all steps that went to
+    collections of ranks in turn; 0: less than is of interest.  `missing`: ranks of which nothing is
+    there.  `runs`: so many are in the folder, of which the last one is looked at.
+    """
+
+    command: str
+    began_ns: int
+    world_size: int
+    step_ns: int
+    wait_share: float
+    compared: int
+    slow: list[SlowRank]
+    ranks: list[RankFigures]
+    garbage: float
+    garbage_ranks: int
+    missing: list[int]
+    runs: int
+    notes: list[str] = made(list)
+
+    @property
+    def too_short(self) -> bool:
+        """Are there too few steps to tell?"""
+        return max((each.steps for each in self.ranks), default=0) < LEAST_STEPS
+
+
+def last_run(processes: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Return the processes of the last run, and how many runs there are.
+
+    Processes are of one run that lived at the same time, or along with others that did.
+    """
+    known = [each for each in processes if each["began_ns"] is not None]
+    runs: list[list[dict[str, Any]]] = []
+    end_ns = None
+    for each in sorted(known, key=lambda one: (one["began_ns"], one["process"])):
+        if end_ns is None or each["began_ns"] > end_ns:
+            runs.append([])
+            end_ns = each["began_ns"]
+        runs[-1].append(each)
+        end_ns = max(end_ns, each["began_ns"] + (each["wall_ns"] or 0))
+    return (runs[-1] if runs else list(processes)), max(1, len(runs))
+
+
+def judge(ranks: Ranks) -> Verdict:
+    """Return the verdict on the last run of a folder."""
+    names, rows = ranks.named("SELECT * FROM process ORDER BY process")
+    every, runs = last_run([dict(zip(names, row, strict=True)) for row in rows])
+    return _Judged(ranks, every, runs).verdict()
+
+
+class _Judged:
+    """Hold a run's processes, and what is asked of their steps."""
+
+    def __init__(self, ranks: Ranks, every: list[dict[str, Any]], runs: int) -> None:
+        self.ranks, self.every, self.runs, self.notes = ranks, every, runs, list[str]()
+        of_rank: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for each in every:
+            if each["rank"] is not None:
+                of_rank[each["rank"]].append(each)
+        self.main: dict[int, dict[str, Any]] = {}  # the one that takes steps, else the first
+        for rank, of in of_rank.items():
+            stepping = [each for each in of if each["steps"]] or of[:1]
+            if len(stepping) > 1:
+                self.notes.append(
+                    f"rank {rank} is there {len(stepping)} times, as of several runs at once: "
+                    "the last one counts"
+                )
+            self.main[rank] = max(stepping, key=lambda one: (one["began_ns"] or 0, one["process"]))
+        self.rank_of = {each["process"]: rank for rank, each in self.main.items()}
+        rows = ranks.ask("rank_steps", processes=self.rank_of)
+        self.sums = {row["process"]: row for row in rows}
+        walls = sorted(row["wall_ns"] // row["steps"] for row in rows)
+        self.step_ns = walls[(len(walls) - 1) // 2] if walls else 0
+
+    def verdict(self) -> Verdict:
+        """Make it."""
+        sizes = [each["world_size"] for each in self.main.values() if each["world_size"]]
+        size = max(sizes, default=len(self.main))
+        looked_at = self._looked_at()
+        wall_ns = sum(row["wall_ns"] for row in self.sums.values())
+        turns = self._garbage_turns()
+        first = self.main[min(self.main)] if self.main else self.every[0]
+        if self.main and not self.sums:
+            self.notes.append(
+                "no steps of a training are known (an optimizer of PyTorch's ends one): ranks "
+                "cannot be compared step by step"
+            )
+        elif self.sums and max(row["steps"] for row in self.sums.values()) < LEAST_STEPS:
+            self.notes.append(f"fewer than {LEAST_STEPS} steps are too few to tell")
+        counts = {row["steps"] for row in self.sums.values()}
+        if len(counts) > 1:
+            few, many = min(counts), max(counts)
+            self.notes.append(f"ranks took {few:,} to {many:,} steps: these are compared by number")
+        return Verdict(
+            command=first["command"],
+            began_ns=min((each["began_ns"] or 0 for each in self.every), default=0),
+            world_size=size,
+            step_ns=self.step_ns,
+            wait_share=sum(r["wait_ns"] for r in self.sums.values()) / (wall_ns or 1),
+            compared=len(looked_at),
+            slow=self._slow(looked_at),
+            ranks=[self._figures(rank) for rank in sorted(self.main)],
+            garbage=turns[0],
+            garbage_ranks=turns[1],
+            missing=sorted(set(range(size)) - self.main.keys()),
+            runs=self.runs,
+            notes=self.notes,
+        )
+
+    def _figures(self, rank: int) -> RankFigures:
+        process = self.main[rank]
+        sums = self.sums.get(process["process"], {})
+        steps = sums.get("steps", 0)
+
+        wall, wait, cpu, gc, data = (
+            int(sums.get(f"{name}_ns", 0) // (steps or 1))
+            for name in ("wall", "wait", "cpu", "gc", "data")
+        )
+        return RankFigures(
+            rank=rank,
+            host=process["host"],
+            pid=process["pid"],
+            steps=steps,
+            step_ns=wall,
+            own_ns=wall - wait,
+            wait_ns=wait,
+            cpu_ns=cpu,
+            gc_ns=gc,
+            data_ns=data,
+            file=process["file"],
+            complete=bool(process["complete"]),
+        )
+
+    def _looked_at(self) -> list[int]:
+        """Return the processes that are compared step by step: all, or of very many those whose
+        sums stand out, and some others."""
+        keys = sorted(self.sums)
+        if len(keys) <= ALL:
+            return keys
+        chosen = set(keys[:: max(1, len(keys) // USUAL)])
+        for name in BY_MEANS:
+            sign = 1 if name == "wait" else -1
+            column = f"{name}_ns"
+            chosen |= set(
+                sorted(
+                    keys, key=lambda k: (sign * self.sums[k][column] / self.sums[k]["steps"], k)
+                )[:CANDIDATES]
+            )
+        return sorted(chosen)
+
+    def _garbage_turns(self) -> tuple[float, int]:
+        if not self.sums:
+            return 0.0, 0
+        (row,) = self.ranks.ask("garbage_turns", processes=self.sums)
+        share = (row["gc_ns"] or 0) / (row["wall_ns"] or 1)
+        in_turn = share >= LEAST_GARBAGE and row["ranks"] > 1
+        return (share, row["ranks"]) if in_turn else (0.0, 0)
+
+    def _slow(self, processes: list[int]) -> list[SlowRank]:
+        found: dict[int, list[Reason]] = defaultdict(list)
+        least_ns = LEAST * self.step_ns
+        rows = self.ranks.ask("phase_excess", processes=processes) if len(processes) > 1 else []
+        for row in rows:
+            if row["steps"] < LEAST_STEPS:
+                continue
+            sure = MOST_STEPS * row["steps"]
+            wall_ns = row["wall_ns"] if row["wall_steps"] >= sure else 0
+            cpu_ns = row["cpu_ns"] if row["cpu_steps"] >= sure else 0
+            more_ns = max(wall_ns, cpu_ns)
+            if more_ns < least_ns:
+                continue
+            in_steps = row["wall_steps"] if wall_ns >= cpu_ns else row["cpu_steps"]
+            how = "computes" if cpu_ns >= RAN * more_ns else "waits"
+            figures = (more_ns, row["usual_ns"], cpu_ns, row["steps"], in_steps, how)
+            found[row["process"]].append(Reason(row["phase"], *figures))
+        self._add_garbage(found, processes, least_ns)
+        slow = []
+        for process, reasons in found.items():
+            more_ns = sum(each.more_ns for each in reasons)
+            if more_ns >= SLOW * self.step_ns:
+                reasons.sort(key=lambda each: (-each.more_ns, each.phase))
+                of = self.main[self.rank_of[process]]
+                share = more_ns / (self.step_ns or 1)
+                slow.append(SlowRank(of["rank"], of["host"], of["pid"], more_ns, share, reasons))
+        slow.sort(key=lambda each: (-each.more_ns, each.rank))
+        usual = [key for key in processes if key not in found]
+        for each in slow[:CANDIDATES]:
+            self._add_functions(each, usual)
+        return slow
+
+    def _add_garbage(
+        self, found: dict[int, list[Reason]], processes: Iterable[int], least_ns: float
+    ) -> None:
+        """Add what collections took beyond the usual: it is part of phases, whose it is no more."""
+        means = {key: self.sums[key]["gc_ns"] // self.sums[key]["steps"] for key in processes}
+        if not means:
+            return
+        usual_ns = sorted(means.values())[(len(means) - 1) // 2]
+        for process, ns in means.items():
+            steps = self.sums[process]["steps"]
+            if ns - usual_ns < least_ns or steps < LEAST_STEPS:
+                continue
+            reason = Reason(GARBAGE, ns - usual_ns, usual_ns, 0, steps, 0, "collects")
+            maker = self.main[self.rank_of[process]]["maker"]
+            reason.function = maker or ""
+            (row,) = self.ranks.execute(
+                f"SELECT count(*) FROM step WHERE process = {process} AND gc_ns > {usual_ns}"
+            )
+            reason.in_steps = row[0]
+            left_ns = reason.more_ns
+            for other in found[process]:
+                part = min(left_ns, other.more_ns)
+                other.more_ns -= part
+                left_ns -= part
+            found[process][:] = [o for o in found[process] if o.more_ns >= least_ns] + [reason]
+
+    # --- where
+
+    def _add_functions(self, slow: SlowRank, usual: Sequence[int]) -> None:
+        process = self.main[slow.rank]["process"]
+        others = [key for key in usual if key != process][:COMPARED]
+        if not others:
+            return
+        rows = self.ranks.ask("function_excess", slow=process, others=others)
+        steps = self.sums[process]["steps"]
+        others_steps = sum(self.sums[key]["steps"] for key in others)
+        keys = {row["function"] for row in rows if 2 * row["calls"] >= steps}
+        names = {
+            row["function"]: row
+            for row in self.ranks.ask("names", processes=[process], functions=keys)
+        }
+        for reason in slow.reasons:
+            if reason.phase == GARBAGE:
+                continue
+            phase = "" if reason.phase == OTHER else reason.phase
+            here = []
+            for row in rows:
+                if row["phase"] == phase and row["function"] in names and 2 * row["calls"] >= steps:
+                    more_ns = row["slow_ns"] / steps - row["others_ns"] / others_steps
+                    here.append((more_ns, row))
+            most_ns = max((ns for ns, _ in here), default=0)
+            least_ns = IN_FUNCTION * (reason.more_ns if phase == "" else most_ns)
+            there = [row for ns, row in here if ns >= max(least_ns, 1)]
+            there = [row for row in there if names[row["function"]]["own"]] or there
+            if there:
+                row = max(there, key=lambda each: (each["depth"], each["slow_ns"]))
+                reason.function = label(names[row["function"]])
+                usually = row["others_calls"] / others_steps
+                reason.calls_more = row["calls"] / steps > 1.2 * usually and usually > 0
+            if reason.phase == DATA and reason.how == "waits":
+                self._add_worker(reason, slow.rank, steps)
+        self._name_backward(slow.reasons)
+
+    def _add_worker(self, reason: Reason, rank: int, steps: int) -> None:
+        """Name what the workers of its loader took more, where they do the work."""
+        workers = [each for each in self.every if each["rank"] is not None and not each["steps"]]
+        if not any(each["rank"] == rank for each in workers):
+            return
+        keys = [each["process"] for each in workers]
+        n = len({each["rank"] for each in workers} - {rank}) or 1
+        rows = self.ranks.ask("worker_excess", slow=rank, processes=keys)
+        more = [(row["slow_ns"] - row["others_ns"] / n, row) for row in rows]
+        least_ns = IN_FUNCTION * reason.more_ns * steps
+        there = [row for ns, row in more if ns >= least_ns]
+        if there:
+            row = max(there, key=lambda each: each["slow_self_ns"])
+            of = [each["process"] for each in workers if each["rank"] == rank]
+            (name,) = self.ranks.ask("names", processes=of, functions=[row["function"]])
+            reason.function, reason.in_worker = label(name), True
+
+    @staticmethod
+    def _name_backward(reasons: list[Reason]) -> None:
+        """Name for the backward pass what is named for the forward one, whose work it repeats."""
+        forward = next((each for each in reasons if each.phase == FORWARD), None)
+        for each in reasons:
+            if each.phase == BACKWARD and forward and each.how == "computes" == forward.how:
+                each.function = forward.function
+
+
+def label(name: dict[str, Any]) -> str:
+    """Return how a function is written for people: with its file and line."""
+    if name["kind"] == "python":
+        return f"{name['name']} ({name['file']}:{name['line']})"
+    return str(name["name"])
