@@ -179,13 +179,25 @@ def program_of(argv: Sequence[str], executable: str | None = None) -> str:
     return os.path.basename(words[0] if words else executable or "?")
 
 
-def identity(how: str) -> dict[str, Any]:
-    """Return what a process is among those of its run, as meta data: `how` it began."""
-    known: dict[str, Any] = {"how": how, "ppid": getppid(), "before_ns": process_time_ns()}
+def rank_of_several() -> int | None:
+    """Return this process's rank among others that a launcher started; None: there are none."""
+    known = _ranks()
+    return known.get("rank") if known.get("world_size", 1) > 1 else None
+
+
+def _ranks() -> dict[str, int]:
+    known = {}
     for key, names in RANK_VARIABLES.items():
         value = next((os.environ[name] for name in names if name in os.environ), "")
         if value.isascii() and value.isdigit():
             known[key] = int(value)
+    return known
+
+
+def identity(how: str) -> dict[str, Any]:
+    """Return what a process is among those of its run, as meta data: `how` it began."""
+    known: dict[str, Any] = {"how": how, "ppid": getppid(), "before_ns": process_time_ns()}
+    known |= _ranks()
     name = forked_name() if how == "fork" else ""
     return {**known, "name": name} if name else known
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROFILE, PART = ".pyhybrid", ".pyhybrid.part"  # what follows the prefix
+RANKS = ".ranks"  # the same, of the folder where several ranks leave theirs
 # SQLite's, of a file being written.
 LONGEST_SUFFIX = len(".4194304.4194304.pyhybrid.4194304.tmp-journal")
 

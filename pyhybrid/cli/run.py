@@ -1,12 +1,15 @@
 """Run a program under the profiler: options, then the program and its own arguments."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyhybrid import __version__
 from pyhybrid.base.terminal_text import say
+from pyhybrid.capture.children import rank_of_several
+from pyhybrid.capture.output_lock import RANKS, prefix_of
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.run_program import Program
 from pyhybrid.cli.named_program import as_interpreter_takes
@@ -15,7 +18,7 @@ from pyhybrid.cli.without_profile import check_room, run_bare, split
 from pyhybrid.errors import OutputError, PyhybridError, UsageError
 from pyhybrid.options.config_file import Configuration, of_command_line
 from pyhybrid.options.settings import CommandLineSettings
-from pyhybrid.options.table import COUNTING, TORCH_KIND, Options
+from pyhybrid.options.table import COUNTING, SAMPLING, TORCH_KIND, Options
 
 # Begins profiling as asked, or as far as it is to be had: the program runs in any case.
 
@@ -110,6 +113,20 @@ def in_force(given: dict[str, Any], files: Configuration) -> dict[str, Any]:
     return {**usual, **files.values, **given, "config": files.files}
 
 
+def of_rank(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the options as one of several ranks takes them, each of which is a run of its own:
+    its profile goes into a folder of all of them, and it prints no summary."""
+    rank = rank_of_several()
+    if rank is None or asked["mode"] not in COUNTING + SAMPLING:
+        return asked
+    folder = prefix_of(asked["output"]) + RANKS
+    if rank == 0 and asked["summary"]:
+        say(f"each rank's profile goes into {folder}: `pyhybrid ranks {folder}`")
+    formats = () if asked["formats"] is None else asked["formats"]
+    output = os.path.join(folder, f"rank-{rank}")
+    return {**asked, "output": output, "formats": formats, "summary": False}
+
+
 def _activate_trampoline(quiet: bool) -> None:
     from pyhybrid.capture.perf_trampoline import activate
 
@@ -127,7 +144,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     given = vars(make_parser(defaults=False).parse_args(ours))
     if not program:
         raise UsageError("a program to run is missing (see --help)")
-    asked = in_force(given, of_command_line(given))
+    asked = of_rank(in_force(given, of_command_line(given)))
     CommandLineSettings(**asked)  # before anything is done
     program = as_interpreter_takes(program)
     job = Program(program)

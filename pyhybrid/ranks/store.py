@@ -1,5 +1,5 @@
-"""A folder of ranks: profiles and Parquet files of their tables, written once and whole, and read by
-DuckDB.
+"""A folder of ranks: profiles, and Parquet files of their tables, written once and whole, which
+DuckDB reads.
 
 `DIR/<table>/<host>-<pid>-<start>.parquet` is a file for each table and profile.  What lies in the
 folder as a profile alone is collected by whoever reads it.
@@ -18,13 +18,13 @@ from typing import Any
 from pyhybrid.assemble import open_profile
 from pyhybrid.base.files import one_line, text_beside
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.output_lock import PART, PROFILE
+from pyhybrid.capture.output_lock import PART, PROFILE, RANKS
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import replacing
 from pyhybrid.ranks.tables import SCHEMA, TABLES, Rows, rows_of
 from pyhybrid.tables.profile import Profile
 
-SUFFIX, FOLDER = ".parquet", ".ranks"  # of PREFIX
+SUFFIX = ".parquet"
 COMPACTED = "compacted"  # the name of the files that have all rows of a folder
 ROW_GROUP = 122_880
 _COLLECTED = ".collected"  # behind a profile's name: a file with that of its tables' files
@@ -208,10 +208,10 @@ def _found(path: str) -> tuple[str, list[str]]:
     if os.path.isdir(path):
         folder = path.rstrip(os.sep) or os.sep
         return folder, sorted(_profiles(folder))
-    prefix = path.removesuffix(FOLDER).removesuffix(PROFILE)
+    prefix = path.removesuffix(RANKS).removesuffix(PROFILE)
     if os.path.isfile(path):
-        return prefix + FOLDER, [path]
-    if path.endswith(FOLDER) and os.path.isfile(prefix + PROFILE):
+        return prefix + RANKS, [path]
+    if path.endswith(RANKS) and os.path.isfile(prefix + PROFILE):
         return path, [prefix + PROFILE]
     raise PyhybridError(f"{path}: there is no such folder, and no profile {prefix}{PROFILE}")
 
