@@ -20,6 +20,7 @@ from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.finisher import BECOMES, EXPORT_FAILED, KILLED, UNTIL_END, start_ticks
+from pyhybrid.capture.output_lock import RANKS
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
 from pyhybrid.exporters.destination import export_to, replacing
@@ -356,6 +357,10 @@ def main(argv: list[str] | None = None) -> int:
                 os.unlink(spool)
                 if children:
                     children.remove()
+        if os.path.dirname(prefix).endswith(RANKS):
+            from pyhybrid.ranks.store import write_beside
+
+            write_beside(path)
         if killed and reports:
             say(f"the program was killed: {path} is made of what was recorded until then")
         return EXPORT_FAILED if failed else 0

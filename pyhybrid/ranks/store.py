@@ -10,9 +10,11 @@ from __future__ import annotations
 import csv
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any
 
 from pyhybrid.assemble import open_profile
@@ -31,16 +33,18 @@ _COLLECTED = ".collected"  # behind a profile's name: a file with that of its ta
 _UNSAFE = re.compile(r"[^\w.-]")
 
 
-def connect() -> Any:
-    """Return a connection of DuckDB's, in this process.  Raises PyhybridError where it is not
-    installed."""
+def connect(threads: int = 0) -> Any:
+    """Return a connection of DuckDB's, in this process; 0 threads: one a processor.
+
+    Raises PyhybridError where it is not installed.
+    """
     try:
         import duckdb
     except ImportError as error:
         raise PyhybridError(
             f"pyhybrid ranks needs DuckDB: pip install 'pyhybrid[ranks]' ({error})"
         ) from None
-    connection = duckdb.connect(config={"threads": len(os.sched_getaffinity(0))})
+    connection = duckdb.connect(config={"threads": threads or len(os.sched_getaffinity(0))})
     connection.execute("SET enable_progress_bar = false")
     return connection
 
@@ -79,6 +83,33 @@ def write(connection: Any, folder: str, name: str, rows: Rows) -> None:
                 f"TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, "
                 f"ROW_GROUP_SIZE {ROW_GROUP})"
             )
+
+
+def write_beside(path: str) -> None:
+    """Write the tables of a rank's profile into its folder, where DuckDB is installed: whoever asks
+    need not do it then.  What fails is a line on stderr."""
+    folder = os.path.dirname(path)
+    try:
+        _see_linked_folders()
+        if find_spec("duckdb") is None:
+            return
+        with open_profile(path) as profile:
+            name = file_name(profile)
+            write(connect(threads=1), folder, name, rows_of(profile, os.path.basename(path)))
+        _note_collected(folder, path, name)
+    except Exception as error:  # of DuckDB's, too: the profile is there, from which it can be done
+        say(f"{folder}: no tables of ranks are written yet: {one_line(error)}")
+
+
+def _see_linked_folders() -> None:
+    """Make what `.pth` files beside this package name importable, which the finishing process does
+    not: it runs without `site`."""
+    beside = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    for name in sorted(os.listdir(beside)):
+        if name.endswith(".pth") and find_spec("duckdb") is None:
+            with suppress(OSError, ValueError), open(os.path.join(beside, name)) as file:
+                lines = (os.path.join(beside, line.rstrip()) for line in file)
+                sys.path += [each for each in lines if os.path.isdir(each)]
 
 
 def quoted(value: str) -> str:
