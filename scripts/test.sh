@@ -52,7 +52,7 @@ choose() { # PASS
     esac
 }
 
-needed='build test'
+needed='build test ranks'
 if [ "$what" = unit ]; then
     scripts/packages.sh build unit
     pythons=$(scripts/pythons.sh first)

@@ -47,7 +47,7 @@ OTHERS = re.compile(
     r"PYTHON(?!DONTWRITEBYTECODE$|MALLOC$|_JIT$)|PYHYBRID_CONFIG$"
     r"|(OMP|GOMP|KMP|MKL|OPENBLAS|NUMBA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|MALLOC|GLIBC|RUST)_"
     r"|(LTTNG|TRACY|DEBUGINFOD|PERFSTUBS|PERFFLOW|FLUX|SLURM|LSB|LS|INTEL|NVTX|COVERAGE|RAY)_"
-    r"|(LC|XDG|PIP|IPYTHON|JUPYTER)_|LANG|TZ$|COLUMNS$|LINES$|TERM$|(NO|FORCE)_COLOR$|PAGER$"
+    r"|(LC|XDG|PIP|IPYTHON|JUPYTER|OMPI|PMI)_|(LOCAL_)?RANK$|WORLD_SIZE$|LANG|TZ$|COLUMNS$|LINES$|TERM$|(NO|FORCE)_COLOR$|PAGER$"
 )
 HOME = "" if WORKER else tempfile.mkdtemp(prefix="pyhybrid-home-")  # what programs keep there
 
@@ -111,6 +111,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "hatchet": lambda: importlib.util.find_spec("hatchet") is not None,
     "nbclient": lambda: all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
+    "ranks": lambda: importlib.util.find_spec("duckdb") is not None,
     "servers": lambda: all(map(importlib.util.find_spec, ("gunicorn", "distributed", "celery"))),
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers

@@ -145,11 +145,14 @@ class Ranks:
         """Write the tables of profiles that are newer than these."""
         for path in profiles:
             done = _collected(self.tables_folder, path)
-            if done and os.stat(done).st_mtime_ns >= os.stat(path).st_mtime_ns:
+            if done and not _is_newer(path, than=done):
                 continue
             try:
                 with open_profile(path) as profile:
                     name = file_name(profile)
+                    file = os.path.join(self.tables_folder, "process", name + SUFFIX)
+                    if not _is_newer(path, than=file):
+                        continue
                     rows = rows_of(profile, os.path.relpath(path, self.folder))
                 self._write(name, path, rows)
             except PyhybridError as error:
@@ -263,6 +266,13 @@ def _collected(folder: str, profile: str) -> str | None:
         path = os.path.join(folder, "process", name + SUFFIX)
         return path if os.path.exists(path) else None
     return None
+
+
+def _is_newer(path: str, than: str) -> bool:
+    try:
+        return os.stat(path).st_mtime_ns > os.stat(than).st_mtime_ns
+    except OSError:
+        return True
 
 
 def _note(folder: str, profile: str) -> str:

@@ -77,11 +77,11 @@ _ALL = (
         "function, process",
     ),
     # total_ns is by samples, of CPU time; wait_ns is the part of exact_total_ns that waited for
-    # other ranks; phase: the one around it; outer: the function is on no path above.
+    # other ranks; phase: the one around it; outermost: the function is on no path above.
     _table(
         "path",
         "path BIGINT, parent BIGINT, depth SMALLINT, function BIGINT, phase VARCHAR, "
-        f"outer BOOLEAN, {_FIGURES}, wait_ns BIGINT",
+        f"outermost BOOLEAN, {_FIGURES}, wait_ns BIGINT",
         "path, process",
     ),
     _table(

@@ -1,0 +1,84 @@
+"""Real ranks of torchrun on gloo, of which one has a fault: it is named first, with where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TARGETS, Run, printed
+
+pytestmark = [
+    pytest.mark.needs("torch", "ranks"),
+    pytest.mark.further,
+    pytest.mark.once,
+    pytest.mark.long("four processes import PyTorch, and take steps in turn"),
+]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
+TRAINING = str(TARGETS / "ranks_training.py")
+STEPS, SLOW = "30", 2
+# Of each fault the phase in which it is slow, the function that is named, and how it is slow.
+FAULTS = {
+    "sleep": ("other", "log_metrics (", "waits"),
+    "garbage": ("garbage collection", "collate_labels (", "collects"),
+    "loader": ("data", "decode (", "waits"),
+    "sequence": ("backward", "Block.forward (", "computes"),
+}
+
+
+def verdict(folder: Path, *words: str) -> dict[str, Any]:
+    return dict(json.loads(printed(folder, "ranks", "--json", *words)))
+
+
+def launched(folder: Path, *arguments: str) -> str:
+    """torchrun starts ranks each of which is profiled for itself; returns their errors."""
+    command = [sys.executable, "-P", *TORCHRUN, "-m", "pyhybrid", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=environment(), check=True
+    )
+    return done.stderr
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_rank_for_itself(tmp_path: Path, fault: str) -> None:
+    errors = launched(tmp_path, TRAINING, fault, STEPS, str(SLOW))
+    assert "pyhybrid ranks out.ranks" in errors
+    profiles = sorted(each.name for each in (tmp_path / "out.ranks").glob("*.pyhybrid"))
+    assert profiles == [f"rank-{rank}.pyhybrid" for rank in range(4)]
+    found = verdict(tmp_path, "out.ranks")
+    assert [each["rank"] for each in found["slow"]] == [SLOW]
+    reason = found["slow"][0]["reasons"][0]
+    phase, function, how = FAULTS[fault]
+    assert (reason["phase"], reason["how"]) == (phase, how)
+    assert reason["function"].startswith(function)
+    assert {each["steps"] for each in found["ranks"]} == {int(STEPS)}
+    first = printed(tmp_path, "ranks", "out.ranks").splitlines()[:4]
+    assert function in "\n".join(first) and f"rank {SLOW} " in first[1]
+    assert f"{fault} {STEPS}" in printed(tmp_path, "ranks", "--rank", str(SLOW), "out.ranks")
+
+
+def test_the_root_of_a_node(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """One profile of all; the backward pass of a wrapped model waits for others in native code."""
+    run = pyhybrid(*TORCHRUN, TRAINING, "sequence", STEPS, str(SLOW), "ddp", env=environment())
+    assert run.result.returncode == 0
+    found = verdict(tmp_path, "out.ranks")
+    assert [each["rank"] for each in found["slow"]] == [SLOW]
+    assert {"forward", "backward"} == {each["phase"] for each in found["slow"][0]["reasons"]}
+    least = min(found["ranks"], key=lambda each: int(each["wait_ns"]))
+    assert least["rank"] == SLOW
+    assert verdict(tmp_path, "out.pyhybrid") == found
+
+
+def test_healthy_ranks_are_even(tmp_path: Path) -> None:
+    launched(tmp_path, TRAINING, "none", STEPS, str(SLOW))
+    assert verdict(tmp_path, "out.ranks")["slow"] == []
+    assert "\neven     no rank is slow" in printed(tmp_path, "ranks", "out.ranks")

@@ -1,0 +1,215 @@
+"""Verdicts on ranks, of tables that are made for it: what is slow is named, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from example_profile import example, fake_symbols
+from many_ranks import HOUR_NS, N_STEPS, STEP_NS, rank_rows, save
+
+from pyhybrid.cli import main
+from pyhybrid.errors import PyhybridError
+from pyhybrid.finish.finish import finish
+from pyhybrid.ranks import store
+from pyhybrid.ranks.compact import compact
+from pyhybrid.ranks.screen import verdict_listing
+from pyhybrid.ranks.store import Ranks
+from pyhybrid.ranks.tables import PHASES, rows_of
+from pyhybrid.ranks.verdict import GARBAGE, Verdict, judge
+from pyhybrid.report.table import plain, shown
+from pyhybrid.tables.profile import Profile
+from pyhybrid.views.training.phases import all_phases
+
+pytestmark = pytest.mark.needs("ranks")
+MS = 1_000_000
+QUERIES = sorted(Path(store.__file__).parent.glob("*.sql"))
+# What DuckDB and Spark both have, and answer alike.
+PORTABLE = {"count", "sum", "max", "min", "coalesce", "percentile_disc", "max_by"}
+KEYWORDS = {"as", "and", "or", "not", "in", "group", "over", "then", "when", "by", "select", "on"}
+
+
+def verdict(folder: Path) -> Verdict:
+    return judge(Ranks(str(folder)))
+
+
+def test_healthy_ranks_are_even(tmp_path: Path) -> None:
+    save(tmp_path, (rank_rows(rank, 6) for rank in range(6)))
+    found = verdict(tmp_path)
+    assert found.slow == [] and found.missing == [] and found.runs == 1 and not found.garbage
+    assert [each.rank for each in found.ranks] == [*range(6)]
+    assert "no rank is slow" in "\n".join(shown(verdict_listing(found)))
+
+
+@pytest.mark.first_cases(4)
+@pytest.mark.parametrize(
+    ("phase", "cpu", "how"),
+    [
+        ("other", 0, "waits"),
+        ("forward", 1, "computes"),
+        ("data", 0, "waits"),
+        ("backward", 1, "computes"),
+    ],
+)
+@pytest.mark.parametrize("size", [8, 2, 3])
+def test_the_slow_one_is_named(tmp_path: Path, phase: str, cpu: float, how: str, size: int) -> None:
+    """Though all steps are equally long: it waits least."""
+    slow = rank_rows(1, size, 12 * MS + 4 * MS * (phase == "backward"), phase, cpu)
+    save(tmp_path, (slow if rank == 1 else rank_rows(rank, size) for rank in range(size)))
+    found = verdict(tmp_path)
+    assert [each.rank for each in found.slow] == [1]
+    (reason,) = found.slow[0].reasons
+    assert (reason.phase, reason.how, reason.steps) == (phase, how, N_STEPS)
+    assert reason.in_steps >= 0.8 * N_STEPS
+    assert abs(found.slow[0].more_ns - 12 * MS) < 8 * MS
+    if phase == "other":
+        assert reason.function == "log_metrics (train.py:20)"
+    text = "\n".join(shown(verdict_listing(found)))
+    assert text.splitlines()[1].startswith("slow     rank 1 (pid 101 on node0): ")
+
+
+def test_garbage_of_one_rank_and_of_ranks_in_turn(tmp_path: Path) -> None:
+    one, turns = tmp_path / "one", tmp_path / "turns"
+    save(one, (rank_rows(r, 4, gc_steps=range(0, N_STEPS, 4) if r == 2 else ()) for r in range(4)))
+    found = verdict(one)
+    assert [each.rank for each in found.slow] == [2]
+    assert [each.phase for each in found.slow[0].reasons] == [GARBAGE]
+    assert found.slow[0].reasons[0].in_steps == N_STEPS // 4
+    save(turns, (rank_rows(r, 4, gc_steps=range(r, N_STEPS, 4)) for r in range(4)))
+    found = verdict(turns)
+    assert found.slow == [] and found.garbage_ranks == 4
+    assert found.garbage == pytest.approx(20 / 200, rel=0.01)
+    assert "4 ranks in turn" in "\n".join(shown(verdict_listing(found)))
+
+
+def test_missing_ranks_and_two_runs(tmp_path: Path) -> None:
+    """Of the older run nothing is in the answer."""
+    save(
+        tmp_path,
+        (rank_rows(rank, 8, host="old", more_ns=50 * MS * (rank == 3)) for rank in range(8)),
+    )
+    newer = [rank_rows(rank, 8, began_ns=2 * HOUR_NS) for rank in range(8) if rank not in (2, 5)]
+    save(tmp_path, newer, "newer")
+    found = verdict(tmp_path)
+    assert found.runs == 2 and found.missing == [2, 5] and found.slow == []
+    assert {each.host for each in found.ranks} == {"node0"}
+    text = "\n".join(shown(verdict_listing(found)))
+    assert "2 of 8 ranks nothing is there: 2, 5" in text and "2 runs" in text
+
+
+def test_what_cannot_be_read_is_a_line(tmp_path: Path) -> None:
+    save(tmp_path, (rank_rows(rank, 4, 12 * MS * (rank == 1)) for rank in range(4)))
+    whole = (tmp_path / "step/node.parquet").read_bytes()
+    (tmp_path / "step/half.parquet").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "process/empty.parquet").write_bytes(b"")
+    (tmp_path / "rank-9.pyhybrid").write_text("no profile")
+    ranks = Ranks(str(tmp_path))
+    assert [each.rank for each in judge(ranks).slow] == [1]
+    assert len(ranks.problems) == 3
+    assert all("\n" not in line for line in ranks.problems)
+    with pytest.raises(PyhybridError, match=r"the query failed: .*nothing"):
+        ranks.execute("SELECT nothing FROM step")
+
+
+def test_nothing_is_there(tmp_path: Path) -> None:
+    with pytest.raises(PyhybridError, match="neither profiles nor tables"):
+        Ranks(str(tmp_path))
+    with pytest.raises(PyhybridError, match="no such folder, and no profile"):
+        Ranks(str(tmp_path / "none.ranks"))
+
+
+def test_without_duckdb_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(PyhybridError, match=r"pip install 'pyhybrid\[ranks\]'"):
+        Ranks(str(tmp_path))
+
+
+def test_older_and_newer_schemas_together(tmp_path: Path) -> None:
+    """A column that a file lacks is null, one that it has besides is there."""
+    for rank in range(2):
+        save(tmp_path, [rank_rows(rank, 2)], f"node-{rank}")
+    path = tmp_path / "process/node-1.parquet"
+    connection = store.connect()
+    connection.execute(
+        f"COPY (SELECT * EXCLUDE (maker), 2::SMALLINT AS also FROM read_parquet('{path}')) "
+        f"TO '{path}.new' (FORMAT parquet)"
+    )
+    os.replace(f"{path}.new", path)
+    ranks = Ranks(str(tmp_path))
+    assert ranks.execute("SELECT maker, also FROM process ORDER BY rank") == [
+        (None, None),
+        (None, 2),
+    ]
+    assert judge(ranks).slow == []
+
+
+def test_compacted_the_answer_is_the_same(tmp_path: Path) -> None:
+    save(tmp_path, (rank_rows(rank, 5, 12 * MS * (rank == 1)) for rank in range(5)))
+    before = plain(verdict(tmp_path))
+    compact(Ranks(str(tmp_path)))
+    assert [each.name for each in (tmp_path / "step").iterdir()] == ["compacted.parquet"]
+    assert plain(verdict(tmp_path)) == before
+    compact(Ranks(str(tmp_path)))
+    assert plain(verdict(tmp_path)) == before
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path, (rank_rows(rank, 3, 12 * MS * (rank == 1)) for rank in range(3)))
+
+    def printed(*words: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            main(["ranks", *words, str(tmp_path)])
+        assert end.value.code == 0
+        return capsys.readouterr().out
+
+    assert printed().splitlines()[1].startswith("slow     rank 1 ")
+    assert json.loads(printed("--json"))["slow"][0]["rank"] == 1
+    assert printed("--sql", "SELECT count(*) AS n FROM process").split() == ["n", "3"]
+    assert json.loads(printed("--json", "--sql", "SELECT max(rank) AS r FROM process")) == [
+        {"r": 2}
+    ]
+
+
+def test_a_profiles_rows_are_its_figures(tmp_path: Path) -> None:
+    """Of the run's only process, which is made a rank."""
+    spool = example()
+    spool.meta(rank=3, world_size=4)
+    path = finish(spool.save(tmp_path / "a.part"), str(tmp_path / "a"), fake_symbols())
+    with Profile.open(path) as profile:
+        rows = rows_of(profile, "a.pyhybrid")
+        weight = sum(each.weight_ns for each in profile.sampled)
+        calls = sum(profile.exact.calls)
+    assert len(rows["process"]) == 1
+    asked = Ranks(str(tmp_path))
+    assert asked.execute("SELECT rank, world_size FROM process") == [(3, 4)]
+    assert asked.execute("SELECT sum(self_ns)::BIGINT, sum(calls)::BIGINT FROM function") == [
+        (weight, calls)
+    ]
+    assert asked.execute(
+        "SELECT count(*) FROM path WHERE parent <> 0 AND parent NOT IN (SELECT path FROM path)"
+    ) == [(0,)]
+
+
+def test_every_phase_has_columns() -> None:
+    assert set(PHASES) <= set(all_phases())
+    assert {"data", "forward", "backward", "optimizer", "communication", "other"} <= set(PHASES)
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
+def test_queries_are_of_the_common_subset(path: Path) -> None:
+    """So that another engine answers them, too: Spark's words are not DuckDB's."""
+    text = re.sub(r"--.*", "", path.read_text())
+    assert not re.search(r"::|\bFILTER\b|\bQUALIFY\b|\bEXCLUDE\b|[^<>]=>|\[|\"|//", text)
+    called = {name.lower() for name in re.findall(r"\b(\w+)\s*\(", text)} - KEYWORDS
+    assert called - PORTABLE <= set(re.findall(r"(\w+) AS \(", text))
+
+
+def test_steps_are_equally_long() -> None:
+    """Of the test's own ranks: else a slow one would show by that alone."""
+    slow = rank_rows(1, 4, 12 * MS)
+    walls = {each[3] for rows in (slow, rank_rows(0, 4)) for each in rows["step"]}
+    assert walls == {2 * STEP_NS}
