@@ -218,6 +218,14 @@ class Ranks:
         except duckdb.Error as error:
             raise PyhybridError(f"the query failed: {one_line(error)}") from None
 
+    def keep(self, table: str, of: str, processes: Iterable[int]) -> None:
+        """Keep rows of some processes as a table of its own, for several queries."""
+        chosen = ", ".join(map(str, processes)) or "NULL"
+        self.execute(
+            f'CREATE OR REPLACE TEMP TABLE "{table}" AS '
+            f'SELECT * FROM "{of}" WHERE process IN ({chosen})'
+        )
+
     def ask(self, name: str, **values: object) -> list[dict[str, Any]]:
         """Return the rows of the query `name`.sql, with values for what it has in braces."""
         names, rows = self.named(query(name, **values))

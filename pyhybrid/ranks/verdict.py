@@ -268,10 +268,32 @@ class _Judged:
                 share = more_ns / (self.step_ns or 1)
                 slow.append(SlowRank(of["rank"], of["host"], of["pid"], more_ns, share, reasons))
         slow.sort(key=lambda each: (-each.more_ns, each.rank))
-        usual = [key for key in processes if key not in found]
-        for each in slow[:CANDIDATES]:
-            self._add_functions(each, usual)
+        usual = [key for key in processes if key not in found][:COMPARED]
+        named = slow[:CANDIDATES]
+        if named and usual:
+            keys = [self.main[each.rank]["process"] for each in named]
+            self.ranks.keep("near_path", "path", [*keys, *usual])
+            for each in named:
+                self._add_functions(each, usual)
+        if slow and len(processes) < len(self.sums):
+            self._note_alike(slow, len(processes))
         return slow
+
+    def _note_alike(self, slow: Sequence[SlowRank], n: int) -> None:
+        """Note how many ranks there may be that are slow, where not all were looked at."""
+        reason = slow[0].reasons[0]
+        columns = [name for name in (reason.phase, f"{reason.phase}_cpu") if name in BY_MEANS]
+        if reason.phase == GARBAGE:
+            columns = ["gc"]
+        alike = set()
+        for name in columns:
+            means = {k: row[f"{name}_ns"] / row["steps"] for k, row in self.sums.items()}
+            usual_ns = sorted(means.values())[(len(means) - 1) // 2]
+            alike |= {k for k, ns in means.items() if ns - usual_ns >= reason.more_ns / 2}
+        words = f"{n:,} of {len(self.sums):,} ranks were compared step by step"
+        if alike:
+            words += f"; slow in {reason.phase} by their sums: {len(alike):,}"
+        self.notes.append(words)
 
     def _add_garbage(
         self, found: dict[int, list[Reason]], processes: Iterable[int], least_ns: float
@@ -301,11 +323,8 @@ class _Judged:
 
     # --- where
 
-    def _add_functions(self, slow: SlowRank, usual: Sequence[int]) -> None:
+    def _add_functions(self, slow: SlowRank, others: Sequence[int]) -> None:
         process = self.main[slow.rank]["process"]
-        others = [key for key in usual if key != process][:COMPARED]
-        if not others:
-            return
         rows = self.ranks.ask("function_excess", slow=process, others=others)
         steps = self.sums[process]["steps"]
         others_steps = sum(self.sums[key]["steps"] for key in others)

@@ -110,7 +110,7 @@ def save(folder: Path | str, ranks: Iterable[Rows], name: str = "node") -> None:
         write(connection, str(folder), name, every)
 
 
-def copies(source: str, into: str, n: int, of_file: int = 8) -> None:
+def copies(source: str, into: str, n: int, slow: int, of_file: int = 8) -> None:
     """Write the ranks of a folder again and again until there are `n`, in files of so many: all
     times are a bit other in each, and the same whenever they are made."""
     ranks = Ranks(source)
@@ -118,8 +118,10 @@ def copies(source: str, into: str, n: int, of_file: int = 8) -> None:
         if not ranks.files[table]:
             continue
         os.makedirs(os.path.join(into, table), exist_ok=True)
-        numbers = "SELECT process, rank AS real_rank FROM process WHERE steps > 0"
-        n_real = len(ranks.execute(numbers))
+        there = [rank for (rank,) in ranks.execute("SELECT rank FROM process WHERE steps > 0")]
+        others = sorted(set(there) - {slow})
+        real = f"[{', '.join(map(str, others))}][1 + made.rank % {len(others)}]"
+        real = f"CASE WHEN made.rank = {slow} THEN {slow} ELSE {real} END"
         columns = []
         for name in declared.columns:
             if name == "process":
@@ -140,11 +142,12 @@ def copies(source: str, into: str, n: int, of_file: int = 8) -> None:
             path = os.path.join(into, table, f"node{first // of_file}-1-1.parquet")
             ranks.execute(
                 f"COPY (SELECT {', '.join(columns)} FROM range({first}, {last}) AS made(rank) "
-                f"JOIN ({numbers}) AS n ON n.real_rank = made.rank % {n_real} "
-                f'JOIN "{table}" AS t ON t.process = n.process) TO {quoted(path)} '
+                f"JOIN (SELECT process AS key, rank AS number FROM process WHERE steps > 0) "
+                f"AS real ON real.number = {real} "
+                f'JOIN "{table}" AS t ON t.process = real.key) TO {quoted(path)} '
                 "(FORMAT parquet, COMPRESSION zstd)"
             )
 
 
 if __name__ == "__main__":
-    copies(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    copies(*sys.argv[1:3], *map(int, sys.argv[3:]))
