@@ -83,7 +83,8 @@ def _begin(lets_through: bool) -> bool:
             _serve(run, parts)
         return False
     profiling = _prepared(run)
-    if not profiling.settings.wants_child(program):
+    settings = profiling.settings
+    if not (settings.wants_child(program) and settings.wants_rank(children.rank_of_several())):
         parts.leave_out(children.UNWANTED)
         return False
     return profiling.start_as_child(parts, "start", run, lets_through=lets_through)

@@ -26,7 +26,7 @@ class Ask(View):
 
     name = "ask"
     words = "[FILE]"
-    help = "print what stands out and the first rows of each view as one line of JSON"
+    help = "print what stands out as JSON, with rows of each view"
     has_exact_times = True
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

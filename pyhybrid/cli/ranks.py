@@ -13,13 +13,13 @@ from pyhybrid.options.kinds import Number
 from pyhybrid.ranks import store
 from pyhybrid.ranks.compact import compact
 from pyhybrid.ranks.screen import query_listing, verdict_listing
-from pyhybrid.ranks.store import opened
+from pyhybrid.ranks.store import closing
 from pyhybrid.ranks.tables import TABLES
 from pyhybrid.ranks.verdict import judge
 from pyhybrid.report.table import plain, shown
 from pyhybrid.views.processes import RANK
 
-COMPACT = "compact"
+COMPACT, DUCKDB, SPARK = "compact", "duckdb", "spark"
 MOST = 10_000_000
 
 
@@ -49,6 +49,13 @@ class Ranks:
             metavar="N",
             help="the summary of that rank's profile, as of `report`",
         )
+        parser.add_argument(
+            "--engine",
+            default=DUCKDB,
+            metavar="NAME",
+            help="duckdb, or spark[=MASTER] (PyPI's pyspark), which reads tables from wherever it "
+            "can: spark://host:7077 s3a://bucket/run (default: %(default)s)",
+        )
         parser.add_argument("--json", action="store_true", help="as JSON")
         parser.add_argument(
             "-n", type=word(Number(1, MOST)), metavar="N", help="rows of the table of ranks"
@@ -60,10 +67,10 @@ class Ranks:
         if before not in ([], [COMPACT]):
             raise UsageError(f"ranks takes one folder: {' '.join(args.words)}")
         if before:
-            with opened(path) as ranks:
-                say(compact(ranks))
+            with closing(store.Ranks(path)) as tables:
+                say(compact(tables))
             return 0
-        with opened(path) as ranks:
+        with closing(_engine(args.engine, path)) as ranks:
             if args.rank is not None:
                 return _report(ranks, args.rank)
             if args.sql is not None:
@@ -76,7 +83,19 @@ class Ranks:
         return 0
 
 
-def _print_answer(ranks: store.Ranks, sql: str, as_json: bool) -> None:
+def _engine(name: str, path: str) -> store.Engine:
+    """Return the folder, as that engine reads it.  Raises UsageError, PyhybridError."""
+    engine, _, master = name.partition("=")
+    if engine == DUCKDB and not master:
+        return store.Ranks(path)
+    if engine != SPARK:
+        raise UsageError(f"--engine is {DUCKDB} or {SPARK}[=MASTER], not {name}")
+    from pyhybrid.ranks.spark import SparkRanks
+
+    return SparkRanks(path, master)
+
+
+def _print_answer(ranks: store.Engine, sql: str, as_json: bool) -> None:
     names, rows = ranks.named(sql)
     if as_json:
         answer = [dict(zip(names, row, strict=True)) for row in rows]
@@ -86,7 +105,7 @@ def _print_answer(ranks: store.Ranks, sql: str, as_json: bool) -> None:
         write_lines(shown(query_listing(names, rows)), sys.stdout)
 
 
-def _report(ranks: store.Ranks, rank: int) -> int:
+def _report(ranks: store.Engine, rank: int) -> int:
     """Print the summary of a rank's profile."""
     files = [each.file for each in judge(ranks).ranks if each.rank == rank]
     if not files:

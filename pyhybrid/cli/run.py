@@ -145,12 +145,13 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     if not program:
         raise UsageError("a program to run is missing (see --help)")
     asked = of_rank(in_force(given, of_command_line(given)))
-    CommandLineSettings(**asked)  # before anything is done
+    settings = CommandLineSettings(**asked)  # before anything is done
     program = as_interpreter_takes(program)
     job = Program(program)
     if asked["perf_trampoline"]:
         _activate_trampoline(quiet=not asked["summary"])
-    profiling = begin(asked, [sys.executable, *program])
+    wanted = settings.wants_rank(rank_of_several())
+    profiling = begin(asked, [sys.executable, *program]) if wanted else None
     if profiling:
         profiling.native.mark_launcher()
         profiling.finish_at_exit()

@@ -75,6 +75,7 @@ TAKE_VALUES = (
         "--max-nodes",
         "--max-timeline",
         "--mode",
+        "--ranks",
         "--regions",
     ),
     *("--ring-bytes", "--torch", "--tracy", "--unwinder", "--usage", "--wall-thread"),

@@ -144,6 +144,36 @@ class BitNamesOf(BitNames):
                 yield self.words([names]), function
 
 
+class NumberRanges(Kind):
+    """Accept whole numbers and ranges of these: `0,8,16-23`."""
+
+    def parse(self, text: str) -> str:
+        """See Kind."""
+        for first, last in self.ranges(text):
+            if not first <= last:
+                raise ValueError(f"{first}-{last} has no numbers")
+        return text
+
+    @staticmethod
+    def ranges(text: str) -> list[tuple[int, int]]:
+        """Return the first and the last number of each.  Raises ValueError."""
+        found = []
+        for word in text.split(","):
+            first, _, last = word.strip().partition("-")
+            if not all(each.isascii() and each.isdigit() for each in (first, last or first)):
+                raise ValueError(f"{word!r} is no number and no range of numbers (0,8,16-23)")
+            found.append((int(first), int(last or first)))
+        return found
+
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
+        if value is not None:
+            try:
+                self.parse(value)
+            except (AttributeError, ValueError) as error:
+                raise UsageError(f"{option}: {error}") from None
+
+
 class Patterns(Names):
     """Accept names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
 

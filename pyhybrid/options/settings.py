@@ -10,7 +10,7 @@ import os
 from pyhybrid.base.light import matches
 from pyhybrid.errors import UsageError
 from pyhybrid.options.kinds import Log, Option
-from pyhybrid.options.lists import Sinks
+from pyhybrid.options.lists import NumberRanges, Sinks
 from pyhybrid.options.table import (
     ALL_CHILDREN,
     ANNOUNCE,
@@ -171,6 +171,12 @@ class Settings(Options):
         """Return the options of started children, as `marshal` takes them."""
         left = {name: self.options[name].default for name in OF_RUN}
         return {**self._given, **left, "formats": (), "summary": False}
+
+    def wants_rank(self, rank: int | None) -> bool:
+        """Is this rank profiled?  None: it is no rank."""
+        if self.ranks is None or rank is None:
+            return True
+        return any(first <= rank <= last for first, last in NumberRanges.ranges(self.ranks))
 
     def wants_child(self, program: str, name: str = "") -> bool:
         """Is a child profiled that runs this script or module, or has this name?"""

@@ -45,6 +45,7 @@ from pyhybrid.options.lists import (
     BitNames,
     BitNamesOf,
     Names,
+    NumberRanges,
     Patterns,
     Sinks,
     Tables,
@@ -509,6 +510,15 @@ class Options(ProfilerOptions):
         default=False,
         brief="leave child processes out of the profile",
         help="--children none",
+    )
+    ranks: str | None = option(
+        "--ranks",
+        group=RECORDING,
+        kind=NumberRanges(),
+        default=None,
+        metavar="LIST",
+        help="of the ranks that a launcher starts profile these alone (0,8,16-23); the others run "
+        "without a profile",
     )
     max_children_disk: int = option(
         "--max-children-disk",

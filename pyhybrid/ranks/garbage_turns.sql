@@ -1,7 +1,7 @@
 -- What garbage collections cost all ranks of a run: in each step the longest one's beyond the usual.
 WITH of_step AS (
     SELECT step, max(wall_ns) AS wall_ns, max(gc_ns) AS most_ns, max_by(process, gc_ns) AS process,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY gc_ns) AS usual_ns
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY gc_ns) AS BIGINT) AS usual_ns
     FROM step WHERE process IN ({processes}) GROUP BY step
 )
 SELECT sum(wall_ns) AS wall_ns, sum(most_ns - usual_ns) AS gc_ns,

@@ -26,8 +26,8 @@ WITH phase_time AS (
     SELECT process, step, 'other' AS phase, other_ns AS wall_ns, other_cpu_ns AS cpu_ns
     FROM step WHERE process IN ({processes})
 ), usual AS (
-    SELECT step, phase, percentile_disc(0.5) WITHIN GROUP (ORDER BY wall_ns) AS wall_ns,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY cpu_ns) AS cpu_ns
+    SELECT step, phase, CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY wall_ns) AS BIGINT) AS wall_ns,
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY cpu_ns) AS BIGINT) AS cpu_ns
     FROM phase_time GROUP BY step, phase
 ), beyond AS (
     SELECT phase_time.process AS process, phase_time.phase AS phase, usual.wall_ns AS usual_ns,
@@ -35,9 +35,9 @@ WITH phase_time AS (
     FROM phase_time JOIN usual ON usual.step = phase_time.step AND usual.phase = phase_time.phase
 ), excess AS (
     SELECT process, phase, count(*) AS steps,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY wall_ns) AS wall_ns,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY cpu_ns) AS cpu_ns,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY usual_ns) AS usual_ns
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY wall_ns) AS BIGINT) AS wall_ns,
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY cpu_ns) AS BIGINT) AS cpu_ns,
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY usual_ns) AS BIGINT) AS usual_ns
     FROM beyond GROUP BY process, phase
 )
 SELECT excess.process AS process, excess.phase AS phase, max(excess.steps) AS steps,

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -117,11 +118,40 @@ def quoted(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-class Ranks:
-    """Hold a folder of ranks that is asked.
+class Engine(ABC):
+    """Hold a folder of ranks that is asked with SQL, by one engine or another.
 
     `problems`: one line each, of what could not be read; the rest is answered.
     """
+
+    folder: str
+    problems: list[str]
+
+    @abstractmethod
+    def named(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of a query's columns, and its rows.  Raises PyhybridError, in one
+        line."""
+
+    @abstractmethod
+    def keep(self, table: str, of: str, processes: Iterable[int]) -> None:
+        """Keep rows of some processes as a table of its own, for several queries."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave it."""
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a query.  Raises PyhybridError, in one line."""
+        return self.named(sql)[1]
+
+    def ask(self, name: str, **values: object) -> list[dict[str, Any]]:
+        """Return the rows of the query `name`.sql, with values for what it has in braces."""
+        names, rows = self.named(query(name, **values))
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+class Ranks(Engine):
+    """Ask DuckDB, which also writes the tables of what is there as a profile alone."""
 
     def __init__(self, path: str) -> None:
         """Find the files, and collect what is there as a profile alone.
@@ -203,12 +233,8 @@ class Ranks:
             sql += f" UNION ALL BY NAME SELECT * FROM read_parquet([{files}], union_by_name = true)"
         self.execute(f'CREATE OR REPLACE VIEW "{table}" AS {sql}')
 
-    def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a query.  Raises PyhybridError, in one line."""
-        return self.named(sql)[1]
-
     def named(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return the names of a query's columns, and its rows.  Raises PyhybridError."""
+        """Ask DuckDB."""
         import duckdb
 
         try:
@@ -219,17 +245,16 @@ class Ranks:
             raise PyhybridError(f"the query failed: {one_line(error)}") from None
 
     def keep(self, table: str, of: str, processes: Iterable[int]) -> None:
-        """Keep rows of some processes as a table of its own, for several queries."""
+        """Keep them in memory, or beside it."""
         chosen = ", ".join(map(str, processes)) or "NULL"
         self.execute(
             f'CREATE OR REPLACE TEMP TABLE "{table}" AS '
             f'SELECT * FROM "{of}" WHERE process IN ({chosen})'
         )
 
-    def ask(self, name: str, **values: object) -> list[dict[str, Any]]:
-        """Return the rows of the query `name`.sql, with values for what it has in braces."""
-        names, rows = self.named(query(name, **values))
-        return [dict(zip(names, row, strict=True)) for row in rows]
+    def close(self) -> None:
+        """Close the database."""
+        self.connection.close()
 
 
 def query(name: str, **values: object) -> str:
@@ -322,14 +347,13 @@ def _damage(path: str) -> str:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Ranks]:
-    """Open a folder of ranks for the block, and report on stderr what could not be read."""
-    ranks = Ranks(path)
+def closing[E: Engine](ranks: E) -> Iterator[E]:
+    """Hold a folder of ranks for the block, and report on stderr what could not be read."""
     try:
         yield ranks
     finally:
         report(ranks.problems)
-        ranks.connection.close()
+        ranks.close()
 
 
 def report(problems: Iterable[str]) -> None:

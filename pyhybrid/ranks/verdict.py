@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyhybrid.base.structs import Struct, made
-from pyhybrid.ranks.store import Ranks
+from pyhybrid.ranks.store import Engine
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.training.phases import BACKWARD, DATA, FORWARD, OTHER
 
@@ -126,7 +126,7 @@ def last_run(processes: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]],
     return (runs[-1] if runs else list(processes)), max(1, len(runs))
 
 
-def judge(ranks: Ranks) -> Verdict:
+def judge(ranks: Engine) -> Verdict:
     """Return the verdict on the last run of a folder."""
     names, rows = ranks.named("SELECT * FROM process ORDER BY process")
     every, runs = last_run([dict(zip(names, row, strict=True)) for row in rows])
@@ -136,7 +136,7 @@ def judge(ranks: Ranks) -> Verdict:
 class _Judged:
     """Hold a run's processes, and what is asked of their steps."""
 
-    def __init__(self, ranks: Ranks, every: list[dict[str, Any]], runs: int) -> None:
+    def __init__(self, ranks: Engine, every: list[dict[str, Any]], runs: int) -> None:
         self.ranks, self.every, self.runs, self.notes = ranks, every, runs, list[str]()
         of_rank: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for each in every:

@@ -24,7 +24,7 @@ from pyhybrid.errors import UsageError
 from pyhybrid.options import config_file
 from pyhybrid.options.config_file import Configuration, known, of_command_line, read, with_files
 from pyhybrid.options.kinds import Choice, Flag, Log, Number, Option, Switch
-from pyhybrid.options.lists import Names, Sinks, TorchWords
+from pyhybrid.options.lists import Names, NumberRanges, Sinks, TorchWords
 from pyhybrid.options.settings import Settings
 from pyhybrid.options.table import FUNCTION_TABLES, Options, ProfilerOptions
 
@@ -50,6 +50,8 @@ def values(option: Option) -> some.SearchStrategy[Any]:
             return some.lists(some.sampled_from(list(names)) | gpu, max_size=3)
         case Sinks():
             return some.lists(some.sampled_from(["print", "print:tree"]), max_size=1)
+        case NumberRanges():
+            return some.sampled_from(["0", "0,8,16-23"])
         case Names(known=names) if names:
             return some.lists(some.sampled_from(list(names)), max_size=3)
     patterns = some.from_regex(r"[a-zäß]{1,20}", fullmatch=True)

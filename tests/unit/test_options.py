@@ -186,3 +186,19 @@ def test_errors_name_options_as_they_were_given() -> None:
 def test_which_options_take_a_value_is_known_without_them() -> None:
     """Where there is no memory for the options, the program is found among the words."""
     assert sorted(TAKE_VALUES) == sorted(followed_by_a_value())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("0", [0]), ("0,2", [0, 2]), ("1-2", [1, 2]), ("0, 2-9", [0, 2, 3]), ("7", [])],
+)
+def test_some_ranks_alone(text: str, wanted: list[int]) -> None:
+    settings = CommandLineSettings(ranks=text)
+    assert [rank for rank in range(4) if settings.wants_rank(rank)] == wanted
+    assert settings.wants_rank(None)
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "1,", "-2", "1-2-3", "1.5"])
+def test_what_are_no_ranks(text: str) -> None:
+    with pytest.raises(UsageError, match="--ranks"):
+        CommandLineSettings(ranks=text)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.needs("ranks")
 MS = 1_000_000
 QUERIES = sorted(Path(store.__file__).parent.glob("*.sql"))
 # What DuckDB and Spark both have, and answer alike.
-PORTABLE = {"count", "sum", "max", "min", "coalesce", "percentile_disc", "max_by"}
+PORTABLE = {"cast", "count", "sum", "max", "min", "coalesce", "percentile_disc", "max_by"}
 KEYWORDS = {"as", "and", "or", "not", "in", "group", "over", "then", "when", "by", "select", "on"}
 
 

@@ -82,3 +82,13 @@ def test_healthy_ranks_are_even(tmp_path: Path) -> None:
     launched(tmp_path, TRAINING, "none", STEPS, str(SLOW))
     assert verdict(tmp_path, "out.ranks")["slow"] == []
     assert "\neven     no rank is slow" in printed(tmp_path, "ranks", "out.ranks")
+
+
+def test_some_ranks_alone(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """The others run all the same, each for itself or under the root."""
+    launched(tmp_path, "--ranks", "0,2-3", TRAINING, "none", "10", "0")
+    assert len([*(tmp_path / "out.ranks").glob("*.pyhybrid")]) == 3
+    found = verdict(tmp_path, "out.ranks")
+    assert found["missing"] == [1] and len(found["ranks"]) == 3
+    pyhybrid("-o", "all", "--ranks", "1", *TORCHRUN, TRAINING, "none", "10", "0", env=environment())
+    assert [each["rank"] for each in verdict(tmp_path, "all.pyhybrid")["ranks"]] == [1]
