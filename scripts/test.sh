@@ -62,7 +62,7 @@ else
     pythons=$(scripts/pythons.sh)
     needed="$needed torch"
     case $what-"${ARGS:-}" in most-*' -k'* | most-'-k'* | all-* | slice-*) needed="$needed trainers" ;; esac
-    [ "$what" = most ] || needed="$needed ray servers"
+    [ "$what" = most ] || needed="$needed ray servers spark"
 fi
 perf=$(scripts/find-perf.sh) || perf=
 clone=$PWD

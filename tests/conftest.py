@@ -112,6 +112,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "nbclient": lambda: all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "ranks": lambda: importlib.util.find_spec("duckdb") is not None,
+    "spark": lambda: importlib.util.find_spec("pyspark") is not None and works("java", "-version"),
     "servers": lambda: all(map(importlib.util.find_spec, ("gunicorn", "distributed", "celery"))),
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
@@ -132,7 +133,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
 VIEWERS = f"{os.path.dirname(__file__)}/viewers/node_modules"  # scripts/node_modules.sh
 ROOTS = ["root", "bpftrace", "bcc"]  # nobody else has them
 MAY_LACK = {
-    *("interpreter_symbols", "plain_build", "ray", "servers"),
+    *("interpreter_symbols", "plain_build", "ray", "servers", "spark"),
     *(ROOTS if TEST_AS == "user" else []),
     *(["tracy"] if sys.version_info >= (3, 14) else []),  # requirements/test.txt
     *(["hatchet"] if sys.version_info >= (3, 13) else []),  # the same

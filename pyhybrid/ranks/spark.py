@@ -54,9 +54,8 @@ class SparkRanks(Engine):
     def _make_view(self, table: str, columns: dict[str, str]) -> None:
         from pyspark.errors import PySparkException
 
-        declared = ", ".join(
-            f"{name} {kind.replace('VARCHAR', 'STRING')}" for name, kind in columns.items()
-        )
+        types = {name: kind.replace("VARCHAR", "STRING") for name, kind in columns.items()}
+        nulls = {name: f"CAST(NULL AS {kind}) AS {name}" for name, kind in types.items()}
         try:
             frame = self.spark.read.parquet(f"{self.folder}/{table}")
         except PySparkException as error:
@@ -65,12 +64,9 @@ class SparkRanks(Engine):
                 raise PyhybridError(
                     f"{self.folder}: no tables of ranks are there: {one_line(error)[:200]}"
                 ) from None
-            frame = self.spark.createDataFrame([], declared)
-        there = set(frame.columns)
-        for name, kind in columns.items():
-            if name not in there:  # of an older schema
-                kind = kind.replace("VARCHAR", "STRING")
-                frame = frame.selectExpr("*", f"CAST(NULL AS {kind}) AS {name}")
+            frame = self.spark.sql(f"SELECT {', '.join(nulls.values())} LIMIT 0")
+        there = set(frame.columns)  # what an older schema lacks is null
+        frame = frame.selectExpr("*", *(nulls[name] for name in nulls if name not in there))
         frame.createOrReplaceTempView(table)
 
     def named(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
