@@ -18,6 +18,7 @@ from pyhybrid.exporters.destination import replacing
 from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.diff import comparison_json, markdown, print_comparison
+from pyhybrid.report.table import plain, shown
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.diff.change_limits import (
     EXCEEDED,
@@ -60,7 +61,7 @@ class Diff:
             "files",
             nargs="*",
             help="profiles: BEFORE AFTER, or BEFORE... -- AFTER...; FILE#PROCESS: one process of "
-            "it, as --process of report names it",
+            "it, as --process of report names it; or two folders of ranks",
         )
         parser.add_argument(
             "--run",
@@ -117,6 +118,8 @@ class Diff:
         """Print; returns the exit code.  Raises PyhybridError."""
         if args.run is not None:
             return self._run_in_turns(args)
+        if args.files and all(map(os.path.isdir, args.files)):
+            return _diff_ranks(args)
         if args.run_most or args.output:
             raise UsageError("--run-most and -o go with --run")
         return _compare(args, *_sides(args.files))
@@ -207,3 +210,21 @@ def _sides(files: list[Any]) -> tuple[list[str], list[str]]:
     if not before or not after or DIVIDER in after:
         raise UsageError("diff takes files on both sides of one --")
     return before, after
+
+
+def _diff_ranks(args: argparse.Namespace) -> int:
+    """Compare two folders of ranks, as `pyhybrid ranks` reads them."""
+    from pyhybrid.ranks.changes import changes, changes_listing
+    from pyhybrid.ranks.store import Ranks, closing
+
+    others = args.fail_if or args.html or args.markdown
+    if len(args.files) != 2 or others:
+        raise UsageError("of ranks diff takes two folders, and --json or -n")
+    with closing(Ranks(args.files[0])) as before, closing(Ranks(args.files[1])) as after:
+        found = changes(before, after)
+        if args.json:
+            json.dump(plain(found), sys.stdout, indent=2)
+            print()
+        else:
+            write_lines(shown(changes_listing(found, args.n)), sys.stdout)
+    return 0

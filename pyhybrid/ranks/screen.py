@@ -24,7 +24,7 @@ def verdict_listing(verdict: Verdict, most: int | None = None) -> Listing:
         head += f"; {share(verdict.wait_share)} of the time ranks waited for one another"
     yield _line("ranks", head)
     for at, slow in enumerate(verdict.slow[:SLOW_SHOWN]):
-        yield from _slow_lines(slow, at == 0)
+        yield from _slow_lines(slow, at == 0, _waits(verdict, slow.rank))
     if len(verdict.slow) > SLOW_SHOWN:
         yield _line(
             "", f"and {len(verdict.slow) - SLOW_SHOWN} more ranks, less slow (--json has all)"
@@ -59,10 +59,18 @@ def _line(name: str, words: str) -> str:
     return f"{name:<{LABEL}}{words}"
 
 
-def _slow_lines(slow: SlowRank, is_first: bool) -> Iterator[str]:
+def _waits(verdict: Verdict, rank: int) -> str:
+    """Return how long it waits for others, and these, where it waits less."""
+    own = next(each.wait_ns for each in verdict.ranks if each.rank == rank)
+    others = sorted(each.wait_ns for each in verdict.ranks if each.rank != rank)
+    usual = others[len(others) // 2] if others else 0
+    return f"; it waits {short_time(own)} for others, these {short_time(usual)}" * (own < usual)
+
+
+def _slow_lines(slow: SlowRank, is_first: bool, waits: str) -> Iterator[str]:
     more = f"{short_time(slow.more_ns)} of each step ({share(slow.share)}) more than is usual"
     where = f"rank {slow.rank} (pid {slow.pid} on {slow.host})"
-    yield _line("slow" if is_first else "", f"{where}: {more}")
+    yield _line("slow" if is_first else "", f"{where}: {more}{waits}")
     computes = [each for each in slow.reasons if each.how == "computes"]
     longer = {each.phase for each in computes} >= {FORWARD, BACKWARD}
     for reason in slow.reasons:
@@ -70,29 +78,28 @@ def _slow_lines(slow: SlowRank, is_first: bool) -> Iterator[str]:
 
 
 def reason_text(reason: Reason, longer: bool = False) -> str:
-    """Return `other +15.7 ms in 39 of 40 steps: log_metrics (train.py:46), which waits`.
+    """Return `data +20 ms in 39 of 40 steps, not running (...): decode (train.py:46)`.
 
     `longer`: the forward and the backward pass both compute more.
     """
-    more = f"+{short_time(reason.more_ns)} in {reason.in_steps:,} of {reason.steps:,} steps"
-    if reason.phase == GARBAGE:
-        made = f": most objects that live are made in {reason.function}" if reason.function else ""
-        return f"{GARBAGE} {more}{made}"
     phase = "between the phases" if reason.phase == OTHER else reason.phase
-    words = f"{phase} {more}"
-    if reason.function:
-        words += f": {reason.function}"
+    words = (
+        f"{phase} +{short_time(reason.more_ns)} in {reason.in_steps:,} of {reason.steps:,} steps"
+    )
+    if reason.phase == GARBAGE:
+        words += ", most objects that live on are made in" if reason.function else ""
+        return f"{words}: {reason.function}" if reason.function else words
     if reason.in_worker:
-        return f"{words}, in a worker of its loader"
-    words += "," if reason.function else ":"
-    if reason.how == "waits":
-        return f"{words} which does not run meanwhile: it sleeps, or waits for a file or a lock"
-    words += f" {short_time(reason.more_cpu_ns)} more CPU time"
-    if reason.calls_more:
-        words += ", in more calls"
-    elif longer and reason.phase in (FORWARD, BACKWARD):
-        words += " for as many calls: longer inputs?"
-    return words
+        words += ", for a worker of its loader"
+    elif reason.how == "waits":
+        words += ", not running (it sleeps, or waits for a file or a lock)"
+    else:
+        words += f", {short_time(reason.more_cpu_ns)} more CPU time"
+        if reason.calls_more:
+            words += " in more calls"
+        elif longer and reason.phase in (FORWARD, BACKWARD):
+            words += " in as many calls (longer inputs?)"
+    return f"{words}: {reason.function}" if reason.function else words
 
 
 def _ordered(verdict: Verdict) -> list[tuple[RankFigures, str]]:

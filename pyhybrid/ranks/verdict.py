@@ -28,10 +28,8 @@ RAN = 0.2
 IN_FUNCTION = 0.5  # of what a phase took more: a function that has it is named
 ALL, CANDIDATES, USUAL, COMPARED = 256, 8, 64, 16  # ranks that are looked at step by step
 GARBAGE = "garbage collection"
-BY_MEANS = (
-    *("wait", "gc", "data", "data_cpu", "forward", "forward_cpu", "backward", "backward_cpu"),
-    *("optimizer", "optimizer_cpu", "other", "other_cpu"),
-)
+IN_PHASES = ("data", "forward", "backward", "optimizer", "other")  # of the sums of a rank
+BY_MEANS = ("wait", "gc", *IN_PHASES, *(f"{phase}_cpu" for phase in IN_PHASES))
 
 
 class Reason(Struct):
@@ -128,12 +126,17 @@ def last_run(processes: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]],
 
 def judge(ranks: Engine) -> Verdict:
     """Return the verdict on the last run of a folder."""
+    return judged(ranks).verdict()
+
+
+def judged(ranks: Engine) -> Judged:
+    """Return the last run of a folder."""
     names, rows = ranks.named("SELECT * FROM process ORDER BY process")
     every, runs = last_run([dict(zip(names, row, strict=True)) for row in rows])
-    return _Judged(ranks, every, runs).verdict()
+    return Judged(ranks, every, runs)
 
 
-class _Judged:
+class Judged:
     """Hold a run's processes, and what is asked of their steps."""
 
     def __init__(self, ranks: Engine, every: list[dict[str, Any]], runs: int) -> None:
@@ -144,6 +147,7 @@ class _Judged:
                 of_rank[each["rank"]].append(each)
         self.main: dict[int, dict[str, Any]] = {}  # the one that takes steps, else the first
         for rank, of in of_rank.items():
+            of.sort(key=lambda one: (one["began_ns"] or 0, one["process"]))
             stepping = [each for each in of if each["steps"]] or of[:1]
             if len(stepping) > 1:
                 self.notes.append(

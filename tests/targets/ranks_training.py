@@ -1,6 +1,6 @@
 """A training of several ranks on gloo, of which one has a fault.
 
-`ranks_training.py FAULT STEPS RANK [ddp]`; FAULT: none, sleep (a function of the step waits),
+`ranks_training.py FAULT STEPS RANK [ddp] [workers]`; FAULT: none, sleep (a function waits),
 garbage (it makes cycles), loader (a sample takes long), sequence (its batches are longer).
 """
 
@@ -17,6 +17,7 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 is_slow = rank == slow_rank
 WIDTH, LENGTH = 192, 40
+WORKERS = 2 if "workers" in sys.argv[4:] else 0
 
 
 class Samples(Dataset):
@@ -40,7 +41,7 @@ class Block(torch.nn.Module):
 
 
 def decode():
-    time.sleep(0.002)
+    time.sleep(0.05 if WORKERS else 0.002)
 
 
 def log_metrics():
@@ -76,7 +77,7 @@ def main():
     if "ddp" in sys.argv[4:]:
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for batch in DataLoader(Samples(), batch_size=8):
+    for batch in DataLoader(Samples(), batch_size=8, num_workers=WORKERS):
         step(model, batch, optimizer)
     dist.barrier()
     dist.destroy_process_group()

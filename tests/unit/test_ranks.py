@@ -16,6 +16,7 @@ from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.finish import finish
 from pyhybrid.ranks import store
+from pyhybrid.ranks.changes import changes
 from pyhybrid.ranks.compact import compact
 from pyhybrid.ranks.screen import verdict_listing
 from pyhybrid.ranks.store import Ranks
@@ -172,6 +173,26 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(printed("--json", "--sql", "SELECT max(rank) AS r FROM process")) == [
         {"r": 2}
     ]
+
+
+def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By phase and by function: all ranks of the second one take more between the phases."""
+    before, after = tmp_path / "a", tmp_path / "b"
+    save(before, (rank_rows(rank, 4) for rank in range(4)))
+    save(after, (rank_rows(rank, 4, 30 * MS) for rank in range(4)))
+    found = changes(Ranks(str(before)), Ranks(str(after)))
+    other = {each.name: each for each in found.phases}["between"]
+    assert round(other.after_ns - other.before_ns) == 30 * MS and other.more_in == other.ranks == 4
+    assert {each.more_in for each in found.phases if each.name in ("forward", "step")} == {0}
+    assert {each.name: round(each.after_ns - each.before_ns) for each in found.functions} == {
+        "step (train.py:10)": 30 * MS,
+        "log_metrics (train.py:20)": 30 * MS,
+    }
+    with pytest.raises(SystemExit) as end:
+        main(["diff", str(before), str(after)])
+    assert end.value.code == 0
+    assert "4 of 4  between" in capsys.readouterr().out
+    assert changes(Ranks(str(after)), Ranks(str(after))).functions == []
 
 
 def test_a_profiles_rows_are_its_figures(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ for name, values in {
     "garbage_turns": {"processes": keys},
     "function_excess": {"slow": slow, "others": keys[:-1]},
     "worker_excess": {"slow": 3, "processes": keys},
+    "functions": {},
     "names": {"processes": keys, "functions": functions},
     "clashes": {},
 }.items():
