@@ -110,9 +110,11 @@ class Verdict(Struct):
 def last_run(processes: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
     """Return the processes of the last run, and how many runs there are.
 
-    Processes are of one run that lived at the same time, or along with others that did.
+    Processes are of one run that lived at the same time, or along with others that did.  What has
+    no rank decides nothing: a launcher lives on while it starts its ranks again.
     """
-    known = [each for each in processes if each["began_ns"] is not None]
+    ranks = [each for each in processes if each["rank"] is not None] or processes
+    known = [each for each in ranks if each["began_ns"] is not None]
     runs: list[list[dict[str, Any]]] = []
     end_ns = None
     for each in sorted(known, key=lambda one: (one["began_ns"], one["process"])):
@@ -145,16 +147,21 @@ class Judged:
         for each in every:
             if each["rank"] is not None:
                 of_rank[each["rank"]].append(each)
+        twice: list[int] = []
         self.main: dict[int, dict[str, Any]] = {}  # the one that takes steps, else the first
         for rank, of in of_rank.items():
             of.sort(key=lambda one: (one["began_ns"] or 0, one["process"]))
             stepping = [each for each in of if each["steps"]] or of[:1]
             if len(stepping) > 1:
-                self.notes.append(
-                    f"rank {rank} is there {len(stepping)} times, as of several runs at once: "
-                    "the last one counts"
-                )
+                twice.append(rank)
             self.main[rank] = max(stepping, key=lambda one: (one["began_ns"] or 0, one["process"]))
+        if twice:
+            self.notes.append(
+                f"{len(twice):,} ranks are there more than once, as of several runs at once: "
+                f"of rank {min(twice)} the last one counts"
+            )
+        if not self.main:
+            self.notes.append("no process has a rank: no launcher that is known started it")
         self.rank_of = {each["process"]: rank for rank, each in self.main.items()}
         rows = ranks.ask("rank_steps", processes=self.rank_of)
         self.sums = {row["process"]: row for row in rows}

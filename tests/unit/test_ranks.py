@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from example_profile import example, fake_symbols
-from many_ranks import HOUR_NS, N_STEPS, STEP_NS, rank_rows, save
+from many_ranks import HOUR_NS, N_STEPS, STEP_NS, rank_rows, row, save
 
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
@@ -100,6 +100,36 @@ def test_missing_ranks_and_two_runs(tmp_path: Path) -> None:
     assert {each.host for each in found.ranks} == {"node0"}
     text = "\n".join(shown(verdict_listing(found)))
     assert "2 of 8 ranks nothing is there: 2, 5" in text and "2 runs" in text
+
+
+def test_restarts_and_a_launcher(tmp_path: Path) -> None:
+    """The launcher lives on; of the ranks that it has started again the last ones count."""
+    launcher = {
+        "process": 1,
+        "began_ns": HOUR_NS - 1,
+        "wall_ns": 3 * HOUR_NS,
+        "pid": 1,
+        "host": "h",
+    }
+    rows = [rank_rows(rank, 2, began_ns=n * HOUR_NS) for rank in range(2) for n in (1, 2)]
+    rows[0]["process"].append(row("process", **launcher, rank=None, steps=0, file="out.pyhybrid"))
+    save(tmp_path, rows)
+    found = verdict(tmp_path)
+    assert found.runs == 2 and found.notes == [] and found.began_ns == 2 * HOUR_NS
+
+
+def test_two_runs_at_once(tmp_path: Path) -> None:
+    save(tmp_path, (rank_rows(rank, 2, host=host) for rank in range(2) for host in "ab"))
+    (note,) = verdict(tmp_path).notes
+    assert note.startswith("2 ranks are there more than once")
+
+
+def test_no_ranks(tmp_path: Path) -> None:
+    alone = {"process": 1, "began_ns": HOUR_NS, "wall_ns": 1, "command": "python a.py"}
+    save(tmp_path, [{**rank_rows(0, 1), "process": [row("process", **alone, rank=None)]}])
+    found = verdict(tmp_path)
+    assert found.ranks == [] and found.notes[0].startswith("no process has a rank")
+    assert "\n".join(shown(verdict_listing(found))).startswith("ranks    0 ranks of a.py")
 
 
 def test_what_cannot_be_read_is_a_line(tmp_path: Path) -> None:
