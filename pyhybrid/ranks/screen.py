@@ -11,6 +11,7 @@ from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.phases import BACKWARD, FORWARD, OTHER
 
+LESS = 0.95  # of what others wait: what waits less by chance is no sign
 SLOW_SHOWN, RANKS_SHOWN, MISSING_SHOWN, LABEL = 5, 16, 12, 9
 
 
@@ -64,7 +65,9 @@ def _waits(verdict: Verdict, rank: int) -> str:
     own = next(each.wait_ns for each in verdict.ranks if each.rank == rank)
     others = sorted(each.wait_ns for each in verdict.ranks if each.rank != rank)
     usual = others[len(others) // 2] if others else 0
-    return f"; it waits {short_time(own)} for others, these {short_time(usual)}" * (own < usual)
+    return f"; it waits {short_time(own)} for others, these {short_time(usual)}" * (
+        own < LESS * usual
+    )
 
 
 def _slow_lines(slow: SlowRank, is_first: bool, waits: str) -> Iterator[str]:

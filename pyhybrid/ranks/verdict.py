@@ -22,6 +22,7 @@ LEAST = 0.01  # of a step: what is no reason
 LEAST_GARBAGE = 0.01  # of all steps, by collections of ranks in turn
 MOST_STEPS = 0.8  # of a rank's steps: in so many it has to be slow
 LEAST_STEPS = 8
+BURSTS = 0.1  # of a rank's steps: in so many it has to wait long for its loader
 # Of what it took more: from there on it computes.  Where processors lack, all that computes takes
 # several times its CPU time.
 RAN = 0.2
@@ -184,8 +185,8 @@ class Judged:
         elif self.sums and max(row["steps"] for row in self.sums.values()) < LEAST_STEPS:
             self.notes.append(f"fewer than {LEAST_STEPS} steps are too few to tell")
         counts = {row["steps"] for row in self.sums.values()}
-        if len(counts) > 1:
-            few, many = min(counts), max(counts)
+        few, many = min(counts, default=0), max(counts, default=0)
+        if few < MOST_STEPS * many:
             self.notes.append(f"ranks took {few:,} to {many:,} steps: these are compared by number")
         return Verdict(
             command=first["command"],
@@ -269,6 +270,7 @@ class Judged:
             how = "computes" if cpu_ns >= RAN * more_ns else "waits"
             figures = (more_ns, row["usual_ns"], cpu_ns, row["steps"], in_steps, how)
             found[row["process"]].append(Reason(row["phase"], *figures))
+        self._add_bursts(found, processes)
         self._add_garbage(found, processes, least_ns)
         slow = []
         for process, reasons in found.items():
@@ -305,6 +307,25 @@ class Judged:
         if alike:
             words += f"; slow in {reason.phase} by their sums: {len(alike):,}"
         self.notes.append(words)
+
+    def _add_bursts(self, found: dict[int, list[Reason]], processes: Iterable[int]) -> None:
+        """Add waits for a loader that come with some steps alone: its workers bring several batches
+        at once.  Its longest ones, of a beginning or by chance, do not count."""
+        means = {key: self.sums[key]["data_ns"] / self.sums[key]["steps"] for key in processes}
+        usual_ns = sorted(means.values())[(len(means) - 1) // 2] if means else 0
+        least_ns = SLOW * self.step_ns
+        for process, mean_ns in means.items():
+            if mean_ns - usual_ns < least_ns or self.sums[process]["steps"] < LEAST_STEPS:
+                continue
+            if any(each.phase == DATA for each in found.get(process, ())):
+                continue
+            rows = self.ranks.execute(f"SELECT data_ns FROM step WHERE process = {process}")
+            waits = sorted(ns for (ns,) in rows)[: -(1 + len(rows) // 20)]
+            more_ns = sum(waits) // len(waits) - round(usual_ns)
+            in_steps = sum(ns >= usual_ns + least_ns for ns in waits)
+            if more_ns >= least_ns and in_steps >= BURSTS * len(rows):
+                figures = (more_ns, round(usual_ns), 0, len(rows), in_steps, "waits")
+                found[process].append(Reason(DATA, *figures))
 
     def _add_garbage(
         self, found: dict[int, list[Reason]], processes: Iterable[int], least_ns: float

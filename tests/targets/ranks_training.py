@@ -41,7 +41,7 @@ class Block(torch.nn.Module):
 
 
 def decode():
-    time.sleep(0.05 if WORKERS else 0.002)
+    time.sleep(0.1 if WORKERS else 0.002)
 
 
 def log_metrics():

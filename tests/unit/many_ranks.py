@@ -38,12 +38,13 @@ def rank_rows(
     more_ns: int = 0,
     phase: str = "other",
     cpu: float = 0.0,
+    every: int = 1,
     gc_steps: Iterable[int] = (),
     began_ns: int = HOUR_NS,
     host: str = "node0",
 ) -> Rows:
-    """The tables of one rank, whose steps take `more_ns` in a phase, a part of it CPU time; in
-    `gc_steps` a collection takes 20 ms more.  Others wait, so that steps are equally long."""
+    """The tables of one rank, of whose steps each `every`-th takes `more_ns` in a phase, a part of
+    it CPU time; in `gc_steps` a collection takes 20 ms more.  Others wait: steps are equally long."""
     rows: Rows = {name: [] for name in TABLES}
     process = content_id(host, rank, began_ns)
     gc_steps = set(gc_steps)
@@ -67,7 +68,7 @@ def rank_rows(
         for name, percent in USUAL.items():
             ns = round(STEP_NS * percent / 100 * (1 + 0.3 * noise(rank, step, name)))
             ran = 0.9 * ns
-            if name == phase:
+            if name == phase and step % every == 0:
                 ns, ran = ns + more_ns, ran + cpu * more_ns
             if name == "forward" and step in gc_steps:
                 ns, ran = ns + 20_000_000, ran + 20_000_000

@@ -87,6 +87,21 @@ def test_garbage_of_one_rank_and_of_ranks_in_turn(tmp_path: Path) -> None:
     assert "4 ranks in turn" in "\n".join(shown(verdict_listing(found)))
 
 
+@pytest.mark.parametrize(("every", "slow"), [(2, [1]), (4, [1]), (N_STEPS, [])])
+def test_a_loader_that_brings_several_batches_at_once(
+    tmp_path: Path, every: int, slow: list[int]
+) -> None:
+    """It is waited for in some steps; in one alone is no sign."""
+    more = {1: {"more_ns": 30 * MS * every, "phase": "data", "every": every}}
+    save(tmp_path, (rank_rows(rank, 4, **more.get(rank, {})) for rank in range(4)))
+    found = verdict(tmp_path)
+    assert [each.rank for each in found.slow] == slow
+    for each in found.slow:
+        (reason,) = each.reasons
+        assert (reason.phase, reason.how) == ("data", "waits")
+        assert reason.in_steps == N_STEPS // every - 2
+
+
 def test_missing_ranks_and_two_runs(tmp_path: Path) -> None:
     """Of the older run nothing is in the answer."""
     save(
