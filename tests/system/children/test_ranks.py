@@ -48,6 +48,16 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+def test_workers_of_a_loader(tmp_path: Path) -> None:
+    """Two bring two batches at once: every other step waits for them."""
+    launched(tmp_path, TRAINING, "loader", "20", str(SLOW), "workers")
+    found = verdict(tmp_path, "out.ranks")
+    assert [each["rank"] for each in found["slow"]] == [SLOW]
+    reason = found["slow"][0]["reasons"][0]
+    assert (reason["phase"], reason["how"], reason["in_worker"]) == ("data", "waits", True)
+    assert reason["function"].startswith("decode (")
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_rank_for_itself(tmp_path: Path, fault: str) -> None:
     errors = launched(tmp_path, TRAINING, fault, STEPS, str(SLOW))
