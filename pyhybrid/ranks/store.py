@@ -47,6 +47,7 @@ def connect(threads: int = 0) -> Any:
         ) from None
     connection = duckdb.connect(config={"threads": threads or len(os.sched_getaffinity(0))})
     connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET parquet_metadata_cache = true")
     return connection
 
 

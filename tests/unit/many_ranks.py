@@ -44,7 +44,8 @@ def rank_rows(
     host: str = "node0",
 ) -> Rows:
     """The tables of one rank, of whose steps each `every`-th takes `more_ns` in a phase, a part of
-    it CPU time; in `gc_steps` a collection takes 20 ms more.  Others wait: all steps are as long."""
+    it CPU time; in `gc_steps` a collection takes 20 ms more.  Others wait: all steps last as long.
+    """
     rows: Rows = {name: [] for name in TABLES}
     process = content_id(host, rank, began_ns)
     gc_steps = set(gc_steps)
