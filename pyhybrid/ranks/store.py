@@ -77,7 +77,7 @@ def write(connection: Any, folder: str, name: str, rows: Rows) -> None:
             lines.writerows(rows[table])
             text.flush()
             types = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
-            connection.execute(
+            sql = (
                 f"COPY (SELECT {SCHEMA}::SMALLINT AS schema, * FROM read_csv({quoted(text.name)}, "
                 f"header = false, quote = '\"', escape = '\"', delim = ',', auto_detect = false, "
                 f"allow_quoted_nulls = false, parallel = false, max_line_size = 10000000, "
@@ -85,6 +85,18 @@ def write(connection: Any, folder: str, name: str, rows: Rows) -> None:
                 f"TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, "
                 f"ROW_GROUP_SIZE {ROW_GROUP})"
             )
+            _run(connection, sql)
+
+
+def _run(connection: Any, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the names of a query's columns, and its rows.  Raises PyhybridError, in one line."""
+    import duckdb
+
+    try:
+        result = connection.execute(sql)
+        return [each[0] for each in result.description or ()], result.fetchall()
+    except duckdb.Error as error:
+        raise PyhybridError(f"the query failed: {one_line(error)}") from None
 
 
 def write_beside(path: str) -> None:
@@ -204,7 +216,7 @@ class Ranks(Engine):
                             os.path.abspath(each.path),
                             os.path.join(self._aside.name, table, each.name),
                         )
-            self.problems.append(f"{self.tables_folder} is not writable: its tables are made again")
+            self.problems.append(f"{self.tables_folder} is not writable: tables are made each time")
             self.tables_folder = self._aside.name
         write(self.connection, self.tables_folder, name, rows)
         _note_collected(self.tables_folder, path, name)
@@ -236,14 +248,7 @@ class Ranks(Engine):
 
     def named(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Ask DuckDB."""
-        import duckdb
-
-        try:
-            result = self.connection.execute(sql)
-            names = [each[0] for each in result.description or ()]
-            return names, result.fetchall()
-        except duckdb.Error as error:
-            raise PyhybridError(f"the query failed: {one_line(error)}") from None
+        return _run(self.connection, sql)
 
     def keep(self, table: str, of: str, processes: Iterable[int]) -> None:
         """Keep them in memory, or beside it."""

@@ -161,6 +161,17 @@ def test_what_cannot_be_read_is_a_line(tmp_path: Path) -> None:
         ranks.execute("SELECT nothing FROM step")
 
 
+def test_names_of_any_kind(tmp_path: Path) -> None:
+    """Of functions, hosts and commands, which programs choose."""
+    odd = 'a "b", c\n\x1b[31m\u202e; \ud800 \x01 NULL'
+    rows = rank_rows(0, 1)
+    rows["function"] = [row("function", process=1, function=1, name=odd, file=None, kind="")]
+    save(tmp_path, [rows])
+    ranks = Ranks(str(tmp_path))
+    ((name, file, kind),) = ranks.execute("SELECT name, file, kind FROM function")
+    assert name == odd.replace("\ud800", "\\ud800") and file is None and kind == ""
+
+
 def test_nothing_is_there(tmp_path: Path) -> None:
     with pytest.raises(PyhybridError, match="neither profiles nor tables"):
         Ranks(str(tmp_path))
