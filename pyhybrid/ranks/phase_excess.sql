@@ -23,6 +23,9 @@ WITH phase_time AS (
     SELECT process, step, 'compile' AS phase, compile_ns AS wall_ns, compile_cpu_ns AS cpu_ns
     FROM step WHERE process IN ({processes})
     UNION ALL
+    SELECT process, step, 'evaluation' AS phase, evaluation_ns AS wall_ns, evaluation_cpu_ns AS cpu_ns
+    FROM step WHERE process IN ({processes})
+    UNION ALL
     SELECT process, step, 'other' AS phase, other_ns AS wall_ns, other_cpu_ns AS cpu_ns
     FROM step WHERE process IN ({processes})
 ), usual AS (

@@ -22,16 +22,15 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.views.garbage import garbage_of
 from pyhybrid.views.lines.program_lines import program_frames
 from pyhybrid.views.processes import ProcessFigures, identities, processes_of
-from pyhybrid.views.training.phases import BACKWARD, OTHER, frame_phases
+from pyhybrid.views.training.phases import BACKWARD, COMMUNICATION, OTHER, frame_phases, node_phases
 from pyhybrid.views.training.slow_steps import gc_ns
 from pyhybrid.views.training.steps import Step, steps_of
 
 SCHEMA = 1  # of these tables: in each row, so that files of several may lie together
-COMMUNICATION = "communication"  # the phase in which ranks wait for one another
 # Phases with columns of their own; what later versions add is part of `other`.
 PHASES = (
     *("data", "forward", "backward", "optimizer", "zero_grad", COMMUNICATION, "checkpoint"),
-    *("compile", OTHER),
+    *("compile", "evaluation", OTHER),
 )
 # Paths that took less, exactly and by samples, are part of their parents; functions are left out.
 LEAST_EXACT_NS, LEAST_SAMPLED_NS, LEAST_FUNCTION_NS = 1_000_000, 3_000_000, 100_000
@@ -178,7 +177,11 @@ class _Made:
         of_frame.update(frame_phases(self.profile))
         is_phase = bytes(number in of_frame for number in range(self.n_frames))
         above = nearest(nodes.parent, take(is_phase, nodes.frame))
-        return [of_frame.get(nodes.frame[node], "") if node else "" for node in above]
+        of_node = node_phases(self.profile)
+        return [
+            (of_node.get(node) or of_frame.get(nodes.frame[node], "")) if node else ""
+            for node in above
+        ]
 
     def add(self, rows: Rows, figures: ProcessFigures, file: str) -> None:
         """Add the rows of one process."""
@@ -337,7 +340,7 @@ class _Made:
         sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
         for call in self.profile.watched_calls:
             frame = self.profile.nodes.frame[call.node]
-            if phase_of[frame] != COMMUNICATION or call.thread != steps[0].thread:
+            if phase_of.get(frame) != COMMUNICATION or call.thread != steps[0].thread:
                 continue
             at = bisect_right(begins, call.begin_ns) - 1
             if at >= 0 and call.end_ns <= steps[at].end_ns:
