@@ -184,6 +184,11 @@ class Judged:
             )
         elif self.sums and max(row["steps"] for row in self.sums.values()) < LEAST_STEPS:
             self.notes.append(f"fewer than {LEAST_STEPS} steps are too few to tell")
+        if len(self.sums) > 1 and not any(row["wait_ns"] for row in self.sums.values()):
+            self.notes.append(
+                "no waits of ranks for one another are known: if there are some, a slow rank may "
+                "not show"
+            )
         counts = {row["steps"] for row in self.sums.values()}
         few, many = min(counts, default=0), max(counts, default=0)
         if few < MOST_STEPS * many:

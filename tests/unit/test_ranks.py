@@ -133,6 +133,16 @@ def test_restarts_and_a_launcher(tmp_path: Path) -> None:
     assert found.runs == 2 and found.notes == [] and found.began_ns == 2 * HOUR_NS
 
 
+def test_waits_that_are_not_known(tmp_path: Path) -> None:
+    """As where a profile is older than the rule for what ranks wait in."""
+    ranks = [rank_rows(rank, 2) for rank in range(2)]
+    for rows in ranks:
+        rows["step"] = [(*each[:5], 0, *each[6:]) for each in rows["step"]]
+    save(tmp_path, ranks)
+    (note,) = verdict(tmp_path).notes
+    assert note.startswith("no waits of ranks for one another are known")
+
+
 def test_two_runs_at_once(tmp_path: Path) -> None:
     save(tmp_path, (rank_rows(rank, 2, host=host) for rank in range(2) for host in "ab"))
     (note,) = verdict(tmp_path).notes
