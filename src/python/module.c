@@ -435,11 +435,10 @@ static PyObject *await_code(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(
-    tell_instances_doc,
-    "tell_instances(code: CodeType, methods: str, children: str, wrappers: tuple,\n"
-    "               lists: tuple, named_inside: tuple) -> None\n\n"
-    "Objects for which this method runs are frames from now on (instances.h).");
+PyDoc_STRVAR(tell_instances_doc,
+             "tell_instances(code: CodeType, methods: str, children: str, wrappers: tuple,\n"
+             "               lists: tuple, named_inside: tuple) -> None\n\n"
+             "Objects for which this method runs are frames from now on (instances.h).");
 
 static PyObject *tell_instances(PyObject *self, PyObject *args)
 {

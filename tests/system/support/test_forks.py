@@ -37,6 +37,7 @@ COMMANDS = [
     ("import", "kineto", "none.json"),
     ("merge", PROFILE, PROFILE, "-o", "merged"),
     ("probes",),
+    ("ranks", "nowhere.ranks"),
 ]
 
 

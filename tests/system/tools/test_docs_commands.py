@@ -89,6 +89,8 @@ CHANGES = {
     "report --process 4711": "report --process '*train.py*'",
     "-m pytest tests/test_speed.py": "-m pytest -p no:cacheprovider tests/test_speed.py",
     "loader*": "data*",
+    "diff before.ranks after.ranks": "diff out.ranks out.ranks",
+    "spark=spark://head:7077 /shared/run7/out.ranks": "duckdb out.ranks",
     "gunicorn -w": "gunicorn --check-config -w",  # which ends
     "--process 'loader worker'": "--process gunicorn",
     "--process 'rank 1'": "--process gunicorn",
