@@ -104,19 +104,28 @@ def wait_for_lives(process: str, folder: str) -> int:
 
     `process` is its number and, after a colon, when it began, in ticks.  Returns its number.
     """
-    number, _, ticks = process.partition(":")
-    pid = int(number)
-    with suppress(OSError):
-        descriptor = os.pidfd_open(pid)
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            is_it = start_ticks(file.read()) == ticks
-        until = time.monotonic() + BEGINS_S
-        while is_it and time.monotonic() < until:
-            if select.select([descriptor], [], [], LIFE_LOOK_S)[0]:
-                break
-            if _records(pid, folder):
-                until = time.monotonic() + BEGINS_S
+    pid, until = int(process.partition(":")[0]), time.monotonic() + BEGINS_S
+    while time.monotonic() < until and not wait_for_end(process, LIFE_LOOK_S):
+        if _records(pid, folder):
+            until = time.monotonic() + BEGINS_S
     return pid
+
+
+def wait_for_end(process: str, most_s: float | None = None) -> bool:
+    """Wait so long at most, or without a bound, and return whether it has ended.
+
+    `process` is its number and, after a colon, when it began, in ticks: numbers come again.
+    """
+    pid, _, ticks = process.partition(":")
+    with suppress(OSError):
+        descriptor = os.pidfd_open(int(pid))
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                is_it = start_ticks(file.read()) == ticks
+            return not is_it or bool(select.select([descriptor], [], [], most_s)[0])
+        finally:
+            os.close(descriptor)
+    return True
 
 
 def _records(pid: int, folder: str) -> bool:

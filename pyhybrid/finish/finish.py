@@ -19,12 +19,12 @@ from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_
 from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.finisher import BECOMES, EXPORT_FAILED, KILLED, UNTIL_END, start_ticks
+from pyhybrid.capture.finisher import BECOMES, EXPORT_FAILED, KILLED, UNTIL_END
 from pyhybrid.capture.output_lock import RANKS
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
 from pyhybrid.exporters.destination import export_to, replacing
-from pyhybrid.finish.all_processes import ChildSpools, wait_for_lives
+from pyhybrid.finish.all_processes import ChildSpools, wait_for_end, wait_for_lives
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.symbols.resolve import Loader
@@ -295,16 +295,6 @@ def _asked(argv: list[str]) -> tuple[list[str], dict[str, str], Marks, str, str]
     return formats, dict(given), times, names[0], names[1]
 
 
-def _wait_for_end(process: str) -> None:
-    """Wait for a process, which mostly has ended: one that closes all descriptors seems to have."""
-    pid, ticks = process.split(":")
-    with suppress(OSError):
-        descriptor = os.pidfd_open(int(pid))
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            if start_ticks(file.read()) == ticks:
-                select.select([descriptor], [], [])
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run `python -m pyhybrid.finish.finish [-f FORMAT]... [OPTION]... SPOOL PREFIX`.
 
@@ -322,7 +312,7 @@ def main(argv: list[str] | None = None) -> int:
         formats, options, marks, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
         summary, keep = "--summary" in options, "--keep" in options
         if killed := options.get(KILLED, ""):
-            _wait_for_end(killed)
+            wait_for_end(killed)
             if not os.path.lexists(spool):  # it has ended in order after all
                 return 0
             reports, summary = summary, False

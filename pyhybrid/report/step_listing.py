@@ -106,7 +106,7 @@ def steps_text(steps: StepSummary) -> str:
 def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
     """Return the report; raises PyhybridError where there are no steps."""
     found = find_steps(profile)
-    samples = StepSamples(profile)
+    samples = profile.once(StepSamples)
     start_ns = profile.process.start_ns or 0
     gpu = _gpu(profile, found)
     garbage = garbage_of(profile)

@@ -107,7 +107,7 @@ class _Timeline:
                 if stack_of(place) in own:
                     continue
                 sample = at_ns[at], chunk.thread, place
-                self.samples[chunk.thread].append((*sample[:1], place, chunk.weights.get(at, 1)))
+                self.samples[chunk.thread].append((at_ns[at], place, chunk.weights.get(at, 1)))
                 if gil_name(place) == "held":
                     self.held[process].append(sample)
                 elif gil_name(place) == "waiting":

@@ -43,7 +43,7 @@ class Measured(NodeWeights):
     @cached_property
     def step_samples(self) -> StepSamples:
         """Return the samples, by when they were."""
-        return StepSamples(self.profile)
+        return self.profile.once(StepSamples)
 
     @cached_property
     def labels(self) -> dict[int, str]:

@@ -7,7 +7,6 @@ time that is.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from pyhybrid._columns import inclusive, rows_from, take
 from pyhybrid.tables import Sampled, Thread, gil_name, stack_of, waits
 from pyhybrid.tables.exact_table import ExactTable
 from pyhybrid.tables.profile import Profile, made_once
-from pyhybrid.tables.timeline import Spans, times
+from pyhybrid.tables.timeline import Spans, times, within
 from pyhybrid.views.training.steps import steps_of
 
 FEWEST_STEPS = 4
@@ -50,16 +49,12 @@ def in_steps(profile: Profile) -> InSteps | None:
         return None
     samples, weights = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for chunk in profile.timeline():
-        at_ns, places = times(chunk), Counter[int]()
-        ranges = [(bisect_left(at_ns, begin), bisect_right(at_ns, end)) for begin, end in spans]
-        for first, last in ranges:
-            places.update(chunk.place[first:last])
-        for place, n in places.items():
+        kept = within(times(chunk), spans)
+        for place, n in Counter(map(chunk.place.__getitem__, kept)).items():
             samples[chunk.thread, place] += n
             weights[chunk.thread, place] += n
-        for at, periods in chunk.weights.items():
-            if any(first <= at < last for first, last in ranges):
-                weights[chunk.thread, chunk.place[at]] += periods - 1
+        for at in chunk.weights.keys() & kept if chunk.weights else ():
+            weights[chunk.thread, chunk.place[at]] += chunk.weights[at] - 1
     if samples.total() < FEWEST_SAMPLES:
         return None
     rows = [

@@ -103,7 +103,7 @@ class _Functions:
             if phase != OTHER:
                 watched[node] = self._phases.index(phase) + 1
         other = self._phases.index(OTHER) + 1
-        for node in self._loops(phase_of):
+        for node in self._loops:
             watched[node] = other
         states = range(len(self._phases) + 1)
         step = b"".join(
@@ -118,8 +118,10 @@ class _Functions:
         stays = around == COMPILE or around in KEPT_WITHIN.get(phase, ())
         return above if stays else kind
 
-    def _loops(self, phase_of: dict[int, str]) -> set[int]:
+    @cached_property
+    def _loops(self) -> set[int]:
         """Return the nodes of the functions that called the watched ones of the steps' threads."""
+        phase_of = frame_phases(self._profile)
         nodes, begins = self._profile.nodes, [(s.begin_ns, s.end_ns) for s in self._steps]
         first, last = min(begins)[0], max(end for _, end in begins)
         program = program_frames(self._profile)
@@ -190,8 +192,7 @@ class _Functions:
 
     @cached_property
     def _loop_frames(self) -> set[int]:
-        phase_of, frame_of = frame_phases(self._profile), self._profile.nodes.frame
-        return {frame_of[node] for node in self._loops(phase_of)}
+        return {self._profile.nodes.frame[node] for node in self._loops}
 
     def _sampled(self, stacks: Iterable[tuple[int, int]]) -> Counter[_Key]:
         weights, node_of = Counter[_Key](), self._profile.stacks.node
@@ -206,10 +207,10 @@ class _Functions:
 
     def _parts(self, calls: Counter[_Key], sampled: Counter[_Key]) -> dict[_Key, float]:
         """Return which part of what is `other` by its path is in the steps."""
-        samples, inside = StepSamples(self._profile), Counter[_Key]()
-        for step in self._steps:
-            spans = [(step.begin_ns, step.end_ns)]
-            inside += self._sampled(samples.stacks(step.thread, spans).items())
+        samples, inside = self._profile.once(StepSamples), Counter[_Key]()
+        for thread in self._threads:
+            spans = [(s.begin_ns, s.end_ns) for s in self._steps if s.thread == thread]
+            inside.update(self._sampled(samples.stacks(thread, spans).items()))
         least_ns = LEAST_SAMPLES * self._profile.period_ns
         parts = {}
         for key in calls:
