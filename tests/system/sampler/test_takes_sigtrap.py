@@ -230,7 +230,7 @@ def test_signals_of_breakpoints_do_not_come_to_children(
         signal.signal(signal.SIGUSR1, print)  # one is pending from here on
         os.execv(sys.executable, [sys.executable, "-c", asks])
     """
-    run = pyhybrid("--format", "folded", "-c", textwrap.dedent(code), library)
+    run = pyhybrid("--no-children", "--format", "folded", "-c", textwrap.dedent(code), library)
     assert run.result.stdout == "False\n\nFalse\n"
 
 
