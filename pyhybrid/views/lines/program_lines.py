@@ -46,7 +46,10 @@ def program_frames(profile: Profile) -> frozenset[int]:
 
 
 def program_lines(profile: Profile) -> list[ProgramLine]:
-    """Return all that were sampled, the heaviest first; those that mostly wait come last."""
+    """Return all that have weight, the heaviest first; those that mostly wait come last.
+
+    A sample may have none: a period that its timer had counted already.
+    """
     place_of = innermost_lines(profile)
     tree = FoldedTree.of(profile)
     nodes = array("I", profile.stacks.node)
@@ -64,6 +67,7 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
     lines = [
         ProgramLine(*place, found[place], ns, waits=waited[place] > MOST_WAITING * ns)
         for place, ns in weights.items()
+        if ns
     ]
     return sorted(lines, key=lambda each: (each.waits, -each.weight_ns, each.file, each.line))
 
