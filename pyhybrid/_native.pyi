@@ -54,6 +54,9 @@ def tell_instances(
     lists: tuple[str, ...],
     named_inside: tuple[str, ...],
 ) -> None: ...
+def watch_inputs(
+    code: CodeType, tensor: type, integers: tuple[object, ...], heard: Callable[[], bool]
+) -> None: ...
 def watch_calls(
     functions: dict[str, tuple[tuple[str, bool, bool, int], ...]],
     own: tuple[str, ...],

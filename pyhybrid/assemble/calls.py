@@ -259,11 +259,11 @@ def write_watched(
                 of_thread[node],
                 ticks.time(since),
                 ticks.time(until),
-                *cpu_ns,
-                raised,
-                no_graph,
+                cpu_since,
+                cpu_until,
+                *how,
             )
-            for since, until, *cpu_ns, node, raised, no_graph in calls
+            for since, until, cpu_since, cpu_until, node, *how in calls
         )
         insert(database, WatchedCall, rows)
     database.execute("COMMIT")

@@ -53,6 +53,8 @@ def watch(
     def begin() -> None:
         from pyhybrid.frameworks import torch
 
+        if steps:
+            torch.note_inputs(native)
         if links:
             torch.link_backward(native)
         if shapes:
@@ -62,7 +64,7 @@ def watch(
         with Ours():
             from pyhybrid.frameworks import torch
         register(torch.method_in(code), code.co_filename)
-        package = torch.package_that_runs() if links or shapes else None
+        package = torch.package_that_runs() if links or shapes or steps else None
         if package is not None and not native.await_end(package, begin) and shapes:
             torch.no_shapes(native, "nothing tells when PyTorch is imported (-t, --include)")
 

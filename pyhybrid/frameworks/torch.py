@@ -130,6 +130,16 @@ def package_that_runs() -> CodeType | None:
     return None
 
 
+def note_inputs(native: ModuleType) -> None:
+    """Note from now on with how many integers models are called: PyTorch is loaded."""
+    names, package = tables()["inputs"], vars(sys.modules[_PACKAGE])
+    method = method_of(sys.modules[f"{_PACKAGE}.nn.modules.module"])
+    heard = getattr(package.get("_C"), names["heard"], None)
+    types = tuple(package.get(each) for each in names["types"])
+    if method is not None and heard is not None and None not in types:
+        native.watch_inputs(method, package[names["class"]], types, heard)
+
+
 def link_backward(native: ModuleType) -> None:
     """Link each autograd node to the call that made it, from now on; else the profile has why
     not."""

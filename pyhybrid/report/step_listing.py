@@ -1,4 +1,5 @@
-"""`report steps`: the steps of a training, their phases, and why the slowest were slow."""
+"""`report steps`: the steps of a training or of inference, their phases, and why the slowest were
+slow."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pyhybrid.base.quantiles import quantile
-from pyhybrid.report.table import Column, Listing, Table, share, text
+from pyhybrid.report.table import Column, Listing, Table, number, share, text
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.garbage import Garbage, about, garbage_of
@@ -16,6 +17,7 @@ from pyhybrid.views.training.phase_functions import phase_functions
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps, gc_ns
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import Steps, find_steps, spans_of, steps_of
+from pyhybrid.views.training.token_times import CallTimes, call_times
 
 SLOWEST = 5
 N_PHASES = 2  # in the summary
@@ -59,10 +61,16 @@ class StepReport(Record):
     what backward's own threads ran meanwhile.  `gpu_steps`: in so many steps the GPU's work was
     recorded; of a step `gpu` has by phase the time of what was launched, else null.  `gc_ns`: what
     garbage collections took, on whichever thread, which is part of the phases; `gc`: its figures,
-    as those of a phase; null: next to nothing.
+    as those of a phase; null: next to nothing.  `trains`: else a step is a call of a model, with
+    what ran since the one before, and `calls` are their times by kind.  `tokens`: that models were
+    called with in all steps (the elements of a tensor of integers), the new ones where a decode
+    loop gives all again; 0: none are known.
     """
 
     n_steps: int
+    trains: bool
+    tokens: int
+    calls: list[CallTimes]
     phases: dict[str, PhaseFigures]
     reducing_ns: int
     sync_ns: int
@@ -77,9 +85,13 @@ class StepReport(Record):
 
 
 class StepSummary(Record):
-    """Hold the summary's part: `shares` of all steps' time by phase, the largest first."""
+    """Hold the summary's part: `shares` of all steps' time by phase, the largest first; as
+    StepReport's `trains` and `tokens`."""
 
     n_steps: int
+    trains: bool
+    tokens: int
+    total_ns: int
     median_ns: int
     shares: dict[str, float]
 
@@ -93,14 +105,27 @@ def step_summary(profile: Profile) -> StepSummary | None:
     whole = figures.pop(STEP_COLUMN)
     ordered = sorted(figures.items(), key=lambda item: -item[1].share)
     shares = {phase: each.share for phase, each in ordered}
-    return StepSummary(len(found.steps), whole.median_ns, shares)
+    taken = _tokens(found), sum(step.total_ns for step in found.steps)
+    return StepSummary(len(found.steps), found.trains, *taken, whole.median_ns, shares)
 
 
 def steps_text(steps: StepSummary) -> str:
     """Return one line of the summary."""
     first = [f"{phase} {share:.0%}" for phase, share in steps.shares.items()][:N_PHASES]
-    n = f"{steps.n_steps:,} of a training, median {short_time(steps.median_ns)}"
-    return f"{n}: {', '.join(first)}"
+    of = "of a training" if steps.trains else "of inference"
+    n = f"{steps.n_steps:,} {of}, median {short_time(steps.median_ns)}"
+    return f"{n}{_speed(steps.tokens, steps.total_ns)}: {', '.join(first)}"
+
+
+def _tokens(found: Steps) -> int:
+    if found.trains:
+        return sum(step.tokens for step in found.steps)
+    return sum(each.tokens for each in call_times(found))
+
+
+def _speed(tokens: int, ns: int) -> str:
+    """Return `, 512 tokens a second`; empty: none are known."""
+    return f", {tokens / ns * 1e9:,.0f} tokens a second" if tokens and ns else ""
 
 
 def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
@@ -121,12 +146,16 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
             "phases_cpu": step.phases_cpu,
             "gpu": gpu.get(step.number),
             "gc_ns": gc_ns(garbage, step),
+            "tokens": step.tokens,
         }
         for step in found.steps
     ]
     slow_steps = SlowSteps(profile, found, samples)
     return StepReport(
         len(steps),
+        found.trains,
+        _tokens(found),
+        call_times(found),
         _figures(found, list(gpu.values())),
         samples.reducing_ns(found.steps),
         sum(samples.sync_stacks(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
@@ -180,7 +209,10 @@ def step_listing(report: StepReport) -> Listing:
     """Yield a column a phase, then the slowest steps, the slowest first."""
     figures = report.phases
     whole = figures[STEP_COLUMN]
-    yield f"{report.n_steps:,} steps of a training: median {short_time(whole.median_ns)}"
+    of = "of a training" if report.trains else "of inference, calls of a model"
+    yield f"{report.n_steps:,} steps {of}: median {short_time(whole.median_ns)}"
+    if report.calls:
+        yield Table(_CALL_COLUMNS, report.calls)
     width = max(10, *(len(name) + 1 for name in figures))
     phases = [Column(name, width, partial(_cell, each)) for name, each in figures.items()]
     if report.gc:
@@ -208,6 +240,25 @@ def step_listing(report: StepReport) -> Listing:
     yield "slowest, and why (steps count from 0):"
     for slow in report.slowest:
         yield f"  step {slow.number}: {why_slow(slow, whole.median_ns)}"
+
+
+def _tokens_text(each: CallTimes) -> str:
+    if not each.tokens:
+        return ""
+    n = f"{each.first_tokens:,}"
+    return n if each.first_tokens == each.last_tokens else f"{n}..{each.last_tokens:,}"
+
+
+_CALL_COLUMNS = [
+    text("calls", "kind", 11),
+    Column("n", 8, "n", number),
+    Column("p50", 10, "p50_ns", short_time),
+    Column("p95", 10, "p95_ns", short_time),
+    Column("p99", 10, "p99_ns", short_time),
+    Column("in model", 10, "model_p50_ns", short_time),
+    Column("tokens", 12, _tokens_text),
+    Column("a second", 10, lambda each: round(each.tokens / each.total_ns * 1e9) or None, number),
+]
 
 
 def _functions(report: StepReport) -> Listing:

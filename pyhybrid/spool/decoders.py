@@ -19,6 +19,8 @@ from pyhybrid._columns import (
     PSEUDO_LIMIT,
     PSEUDO_TRUNCATED,
     SPOOL_LOSSES,
+    WATCHED_COLLECTION,
+    WATCHED_FREED,
     WATCHED_MADE_NONE,
     rows_follow,
 )
@@ -333,13 +335,16 @@ def _calls(spool: Spool, head: Head, turns: memoryview) -> None:
 
 @_record("WATCHED", "spool_calls")
 def _watched(spool: Spool, head: Head, rows: memoryview) -> None:
-    calls = [
-        (*figures, how & ~WATCHED_MADE_NONE, 1)
-        if how & 0xFF & WATCHED_MADE_NONE
-        else (*figures, how, 0)
-        for *figures, how in STRUCT["watched_call"].iter_unpack(rows)
-    ]
+    calls = [(*each[:-1], *_how(each[-1])) for each in STRUCT["watched_call"].iter_unpack(rows)]
     spool.watched.setdefault(_thread_of_calls(spool, head), []).extend(calls)
+
+
+def _how(how: int) -> tuple[int, int, int]:
+    """Return how a watched call ended, or which collection it was; whether it made no nodes; and
+    with how many integers it was called."""
+    kind = how & 0xFF & ~WATCHED_MADE_NONE
+    made_none = int(how & WATCHED_MADE_NONE != 0)
+    return (how, 0, 0) if kind >= WATCHED_COLLECTION else (kind, made_none, how >> WATCHED_FREED)
 
 
 def _thread_of_calls(spool: Spool, head: Head) -> int:

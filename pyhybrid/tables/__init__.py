@@ -401,7 +401,11 @@ class Turn(Row, of_process=True, ordered_by="begin_ns"):
 COLLECTION = 2
 
 
-class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC", absent={"no_graph": "0"}):
+class WatchedCall(
+    Row,
+    ordered_by="thread, begin_ns, end_ns DESC",
+    absent={"no_graph": "0", "integers": "0"},
+):
     """One row is a single call of a framework's function (frameworks/torch.toml, --torch no-steps),
     or of one of the program that it calls back, by which the steps of a training are known; or a
     garbage collection that happened in a call.
@@ -409,7 +413,8 @@ class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC", absent={"no_g
     cpu_begin_ns, cpu_end_ns: the thread's CPU time so far.  raised: 1 where it ended by an
     exception; from COLLECTION on it is a collection: its generation is the lower byte less
     COLLECTION, above that is how many objects it freed.  no_graph: 1 where no autograd node was
-    made meanwhile; 0: some, or it is not known.
+    made meanwhile; 0: some, or it is not known.  integers: of a model's call how many elements the
+    tensor of integers has that it got, as tokens; 0: it got none, or that is not known.
     """
 
     thread: ThreadId
@@ -420,6 +425,7 @@ class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC", absent={"no_g
     cpu_end_ns: int
     raised: int
     no_graph: int
+    integers: int
 
 
 class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables import COLLECTION, WatchedCall
 from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.labels import labels_of
 
 LEAST_OF_MAKER = 0.3  # of the objects that lived on: from there on the function is named
@@ -43,6 +44,11 @@ class Garbage:
         begins = self._begins.get(process, [])
         first, last = bisect_left(begins, begin_ns), bisect_right(begins, end_ns)
         return self._rows[process][first:last]
+
+    def ns(self, thread: int, spans: Spans) -> int:
+        """Return how long those took that began in these spans, on any thread."""
+        rows = [row for span in spans for row in self.within(thread, *span)]
+        return sum(row.end_ns - row.begin_ns for row in rows)
 
     @property
     def _sums(self) -> list[tuple[int, int]]:

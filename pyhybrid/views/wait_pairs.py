@@ -89,6 +89,17 @@ def wait_pairs(profile: Profile) -> WaitPairs:
     return WaitPairs(n_steps, by_samples, sum(pair.waited_ns for pair in pairs), pairs)
 
 
+@made_once
+def ran_meanwhile(profile: Profile) -> Counter[Place]:
+    """Return what other threads ran while the one of the steps did not, in periods; empty where it
+    is not known (--clock wall), or there are no steps."""
+    spans, _ = spans_of_steps(profile)
+    if spans is None or profile.meta.get("clock") != "cpu":
+        return Counter()
+    timeline = _Timeline(profile, spans)
+    return Counter(p for each in timeline.own_threads() for p in _meanwhile(timeline, each))
+
+
 class _Timeline:
     """Hold the samples by thread, and those that ran by process, in order of time."""
 

@@ -60,6 +60,8 @@ static const struct number numbers[] = {
     /* kept_calls.h */
     {"CALL_ENDED", CALL_ENDED},
     {"CALL_RAISED", CALL_RAISED},
+    {"WATCHED_COLLECTION", WATCHED_COLLECTION},
+    {"WATCHED_FREED", WATCHED_FREED},
     {"WATCHED_MADE_NONE", WATCHED_MADE_NONE},
     {"CALL_PARTIAL", CALL_PARTIAL},
     {"CALL_FIRST", CALL_FIRST},

@@ -14,6 +14,12 @@ void watched_begin(struct watched_calls *w, uint32_t place, uint64_t since, bool
             .within = backward_place()};
 }
 
+void watched_note(struct watched_calls *w, uint32_t place, uint32_t elements)
+{
+    if (place < w->begins_bytes / sizeof *w->begins)
+        w->begins[place].elements = elements;
+}
+
 bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call, uint64_t made,
                  bool room)
 {
@@ -24,6 +30,7 @@ bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *c
     backward_leave_out(begin->within, call->until - call->since);
     call->cpu_since_ns = begin->cpu_ns;
     call->cpu_until_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    call->how |= begin->elements << WATCHED_FREED;
     if (made != UINT64_MAX && made == begin->made)
         call->how |= WATCHED_MADE_NONE;
     return room && watched_add(w, call);

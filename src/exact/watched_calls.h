@@ -34,14 +34,16 @@ struct watched_call {
     uint64_t cpu_since_ns, cpu_until_ns; /* the thread's CPU time */
     uint32_t node;
     /* WATCHED_RAISED | WATCHED_MADE_NONE.  From WATCHED_COLLECTION on, without the latter, it is no call but a garbage
-     * collection that happened in one: that and the generation, and from WATCHED_FREED on how many objects it freed. */
+     * collection that happened in one: that and the generation, and from WATCHED_FREED on how many objects it freed.  Of a
+     * call there is how many integers a model got (watched_note). */
     uint32_t how;
 };
 
 /* What was when a call began. */
 struct watched_begin {
-    uint64_t since;               /* ticks */
-    uint64_t cpu_ns;              /* or WATCHED_UNSEEN */
+    uint64_t since;  /* ticks */
+    uint64_t cpu_ns; /* or WATCHED_UNSEEN */
+    uint32_t elements;
     uint64_t made;                /* the number that the next thing gets; UINT64_MAX: not known */
     struct backward_place within; /* the work that runs, which a call is no part of */
 };
@@ -56,6 +58,9 @@ struct watched_calls {
 /* Begins the call at this place in the stack.  `since` and `made` as in watched_begin. */
 void watched_begin(struct watched_calls *w, uint32_t place, uint64_t since, bool is_seen,
                    uint64_t made);
+
+/* What the model that it calls got, in elements, at most WATCHED_FREED_MOST; 0: it calls none, or that is not known. */
+void watched_note(struct watched_calls *w, uint32_t place, uint32_t elements);
 
 /* Ends it; `call` has its end, its node, and `how` it ended.  Returns whether it was put into the queue, for which
  * there must be `room` in the session. */

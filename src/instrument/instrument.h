@@ -114,6 +114,16 @@ void emitted_message(const char *text);
 void garbage_start(void);
 void garbage_stop(void);
 
+/* --- call_inputs.c ------------------------------------------------------------------------------- */
+
+/* From now on calls of `code`, whose arguments are `self, *args, **kwargs`, are looked at; `types` is a tuple of the types
+ * of integers, and is_heard() whether something hears what is done with tensors of that class.  NULL: no more. */
+void call_inputs_set(PyObject *code, PyObject *class, PyObject *types, PyObject *heard);
+
+/* Returns how many elements it has of those with which the function at `s` begins now, at most WATCHED_FREED_MOST; 0:
+ * there is none, or it is not known.  Leaves the exception that is set. */
+uint32_t call_inputs_elements(const struct exact_frame *s);
+
 /* --- method_names.c ------------------------------------------------------------------------------ */
 
 #define METHOD_NAMES_MAX 8

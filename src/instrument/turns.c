@@ -82,7 +82,10 @@ static void end_watched(struct exact *x, struct exact_thread *t, const struct ex
 /* It is turned to from now on.  Returns whether its begin is reported (watch_list_notify). */
 static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
-    watched_begin(&t->watched, (uint32_t)(s - t->stack), s->since, is_new, makers_next(t));
+    uint32_t place = (uint32_t)(s - t->stack);
+    watched_begin(&t->watched, place, s->since, is_new, makers_next(t));
+    if (is_new)
+        watched_note(&t->watched, place, call_inputs_elements(s));
     s->flags |= EXACT_KEPT;
     if (is_new && watch_list_has_rest(s->node->word))
         begin_rest(t, s);

@@ -44,6 +44,7 @@ void watch_list_clear(void)
     Py_CLEAR(other_folders);
     Py_CLEAR(but_these);
     Py_CLEAR(on_begin);
+    call_inputs_set(NULL, NULL, NULL, NULL);
 }
 
 void watch_list_on_begin(PyObject *begins)

@@ -467,6 +467,22 @@ static PyObject *watch_calls(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(watch_inputs_doc,
+             "watch_inputs(code: CodeType, tensor: type, integers: tuple, heard: Callable[[], "
+             "bool]) -> None\n\n"
+             "Note from now on how many integers that function is called with (call_inputs.c).");
+
+static PyObject *watch_inputs(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *code, *tensor, *integers, *heard;
+    if (!PyArg_ParseTuple(args, "O!OO!O", &PyCode_Type, &code, &tensor, &PyTuple_Type, &integers,
+                          &heard))
+        return NULL;
+    call_inputs_set(code, tensor, integers, heard);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(tell_opaque_doc,
              "tell_opaque(names: tuple[frozenset[str], tuple]) -> None\n\n"
              "What functions of these names call is not counted from now on (filter.h).");
@@ -640,6 +656,7 @@ static PyMethodDef methods[] = {
     {"tell_instances", tell_instances, METH_VARARGS, tell_instances_doc},
     {"watch_calls", watch_calls, METH_VARARGS, watch_calls_doc},
     {"tell_opaque", tell_opaque, METH_O, tell_opaque_doc},
+    {"watch_inputs", watch_inputs, METH_VARARGS, watch_inputs_doc},
     {"on_watched", on_watched, METH_O, on_watched_doc},
     {"log_events", log_events, METH_O, log_events_doc},
     {"write_device_work", write_device_work, METH_VARARGS, write_device_work_doc},

@@ -1,8 +1,10 @@
-"""Which batches of a training are evaluation's, by what follows them, and where its steps begin."""
+"""Which batches of a training are evaluation's, by what follows them, and where its steps begin;
+and those of inference."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from trainings import Training
 from pyhybrid.tables import WatchedCall
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.phases import all_phases, phase_spans
-from pyhybrid.views.training.steps import find_steps
+from pyhybrid.views.training.steps import Steps, find_steps
+from pyhybrid.views.training.token_times import call_times
 
 # A letter a call: data, the loader has no more, forward, an evaluation's forward...
 NAMES = {
@@ -78,3 +81,38 @@ def test_each_phase_has_its_color_on_the_page() -> None:
     palettes = re.findall(r"^  phases: \[(.*)\],$", colors, re.MULTILINE)
     assert len(palettes) == 2
     assert all(palette.count('"#') == len(all_phases()) for palette in palettes)
+
+
+@pytest.mark.parametrize(
+    ("integers", "kinds"),
+    [
+        ([64, *[2] * 5, 128, *[2] * 4], "pdddddpdddd"),
+        ([0] * 6, "cccccc"),  # no integers
+        ([8] * 6, "cccccc"),  # nothing has more before them
+        ([16, 17, 18, 19, 20, 16, 17, 18, 19], "aaaaaaaaa"),
+        ([64, 2, 2], "ccc"),  # too few to be a loop
+        ([30, 20, 10, 40, 7], "ccccc"),
+    ],
+)
+def test_calls_of_a_model_by_their_tokens(tmp_path: Path, integers: list[int], kinds: str) -> None:
+    with recorded(tmp_path / "a.spool", "f" * len(integers)) as profile:
+        watched = [
+            call._replace(integers=n)
+            for n, call in zip(integers, profile.watched_calls, strict=True)
+        ]
+        found = find_steps(profile.replaced({WatchedCall: watched}))
+    assert not found.trains and [step.tokens for step in found.steps] == integers
+    times = call_times(found)
+    assert {each.kind[0]: each.n for each in times} == dict(Counter(kinds))
+    assert sum(each.total_ns for each in times) == sum(step.total_ns for step in found.steps)
+    assert call_times(Steps(found.steps, found.phases, 0, 0)) == []  # of a training
+
+
+def test_steps_of_inference_end_with_the_model(tmp_path: Path) -> None:
+    """The first one begins with it, the others where the one before ended; a batch is part of the
+    next."""
+    with recorded(tmp_path / "a.spool", "fdfef") as profile:
+        steps = find_steps(profile).steps
+    assert [step.total_ns for step in steps] == [1e6, 4e6, 2e6, 2e6]
+    assert [step.phases.get("data", 0) for step in steps] == [0, 1e6, 0, 0]
+    assert [step.phases["forward"] for step in steps] == [1e6] * 4

@@ -328,9 +328,12 @@ export interface Compiles {
   is_cut: boolean;
 }
 
-/** Hold the summary's part: `shares` of all steps' time by phase, the largest first. */
+/** Hold the summary's part: `shares` of all steps' time by phase, the largest first; as StepReport's `trains` and `tokens`. */
 export interface StepSummary {
   n_steps: number;
+  trains: boolean;
+  tokens: number;
+  total_ns: number;
   median_ns: number;
   shares: Record<string, number>;
 }

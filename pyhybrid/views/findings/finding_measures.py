@@ -1,6 +1,7 @@
 """What findings measure: functions of a profile's columns, which return evidence, or None."""
 
 import os
+from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Buffer, Callable
@@ -8,7 +9,8 @@ from typing import Any
 
 from pyhybrid._columns import add_up, descend, nearest, outermost, rows_from, take
 from pyhybrid.base.name_patterns import NamePatterns
-from pyhybrid.base.pseudo_frames import KERNEL
+from pyhybrid.base.pseudo_frames import IMPORT_FUNCTIONS, KERNEL
+from pyhybrid.frameworks import torch
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
 from pyhybrid.tables import Frame, gil_name, stack_of
 from pyhybrid.tables.timeline import times
@@ -18,8 +20,10 @@ from pyhybrid.views.call_tree.spinning_threads import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.garbage import about, garbage_of
 from pyhybrid.views.labels import short_time, shorten_native
+from pyhybrid.views.lines.program_lines import program_frames
 from pyhybrid.views.processes import unprofiled
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality, unaccounted_ns
+from pyhybrid.views.training.module_calls import framework_folder
 from pyhybrid.views.training.step_time import step_time
 from pyhybrid.views.waits import ThreadWaits, wait_label, waits_of
 
@@ -221,10 +225,12 @@ def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
     calls = add_up(of_row, exact.calls, n)
     total_ns = add_up(of_row, exact.total_ns, n, is_outer)
     limit_ns, least = rule["most_call_us"] * 1000, rule["least_calls"]
+    frames = measured.profile.frames.values()
+    sums = {each.id for each in frames if each.symbol == IMPORT_FUNCTIONS}  # of many functions
     tiny = [
         (total_ns[frame], frame)
         for frame, n in enumerate(calls)
-        if n >= least and total_ns[frame] <= limit_ns * n
+        if n >= least and total_ns[frame] <= limit_ns * n and frame not in sums
     ]
     if not tiny:
         return None
@@ -240,9 +246,44 @@ def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
     }
 
 
+def one_by_one(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Find the program's function that calls PyTorch's transforms of functions most often, of one
+    sample each."""
+    profile = measured.profile
+    frames = [f for f in profile.frames.values() if f.kind == "python"]
+
+    def listed(names: str) -> list[int]:
+        return [f.id for f in frames if torch.is_listed(rule[names], f.file or "", f.name)]
+
+    if not (transforms := listed("transforms")):
+        return None
+    below, own = measured.below_frames(listed("vectorized")), program_frames(profile)
+    marked = bytes(a & (1 - b) for a, b in zip(measured.marked(transforms), below, strict=True))
+    everywhere = array("I", bytes(4 * len(measured.parent)))
+    outer = outermost(measured.parent, everywhere, marked)
+    caller = take(measured.frame, nearest(measured.parent, measured.marked(own)))
+    calls, times, what = Counter[int](), Counter[int](), dict[int, int]()
+    for row in profile.exact:
+        if marked[row.node] and outer[row.node] and caller[row.node]:
+            calls[caller[row.node]] += row.calls
+            times[caller[row.node]] += row.total_ns
+            what[caller[row.node]] = measured.frame[row.node]
+    if not calls:
+        return None
+    frame, n = calls.most_common(1)[0]
+    return {
+        "share": times[frame] / (sum(profile.exact.self_ns) or 1),
+        "seconds": times[frame] / 1e9,
+        "calls": n,
+        "what": measured.labels[what[frame]],
+        "function": measured.labels[frame],
+    }
+
+
 def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """Find the Python function that native code of the rule calls, which takes most time."""
     profile, names = measured.profile, NamePatterns(rule["callers"])
+    folder = framework_folder(profile)  # what PyTorch calls of its own is its way
     kinds = {f.id: _PYTHON for f in profile.frames.values() if f.kind == "python"}
     kinds |= {f.id: _NAMELESS for f in profile.frames.values() if f.is_nameless}
     kinds |= {
@@ -261,7 +302,8 @@ def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
     caller_of = nearest(tree.parent, measured.kinds(calls_it, tree.frame))
     weights: Counter[tuple[int, int]] = Counter()
     for node in measured.nodes:
-        if top := at[tree.of_node[node]]:
+        top = at[tree.of_node[node]]
+        if top and not (profile.frames[tree.frame[top]].file or "").startswith(folder):
             caller = caller_of[tree.parent[top]]
             weights[tree.frame[top], tree.frame[caller]] += measured.self_ns[node]
     if not weights:
@@ -398,6 +440,7 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "blocked": blocked,
     "throttled": throttled,
     "children": children,
+    "one_by_one": one_by_one,
     "waiting": waiting,
     "lost": lost,
     "unaccounted": unaccounted,

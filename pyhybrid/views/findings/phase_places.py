@@ -13,7 +13,7 @@ from pyhybrid._columns import add_up, outermost, take
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.lines.program_lines import program_frames
-from pyhybrid.views.training.phase_functions import phase_functions
+from pyhybrid.views.training.phase_functions import loop_functions, phase_functions
 from pyhybrid.views.training.phases import OTHER, frame_phases
 from pyhybrid.views.training.step_samples import NEARLY_ALL
 from pyhybrid.views.training.steps import spans_of
@@ -25,11 +25,13 @@ LEAST = 0.25  # where that is a library's
 
 class PhasePlace(NamedTuple):
     """Hold `function` as views write it, the line behind it (`, line 7`) if it is known, and
-    whether the thread ran: the part of the phase's time that it had a processor."""
+    whether the thread ran: the part of the phase's time that it had a processor.  `is_programs`:
+    the function is not a library's."""
 
     function: str
     at: str
     ran: float
+    is_programs: bool
 
 
 def phase_place(measured: Measured, phase: str) -> PhasePlace:
@@ -45,9 +47,13 @@ def phase_place(measured: Measured, phase: str) -> PhasePlace:
             weights += samples.functions(*each)
         frame = samples.innermost(weights, program_frames(measured.profile))
     if not frame:
-        return PhasePlace("what does not run here", "", ran)
+        return PhasePlace("what does not run here", "", ran, False)
+    is_programs = frame in program_frames(measured.profile)
     if ran < RUNS and measured.profile.meta.get("clock") != "wall":
-        return PhasePlace(measured.labels[frame], "", ran)
+        at = ""
+        if phase == OTHER and not is_programs and (loops := loop_functions(measured.profile)):
+            at = f", called by {measured.labels[min(loops)]}"
+        return PhasePlace(measured.labels[frame], at, ran, is_programs)
     lines: Counter[tuple[int, int]] = Counter()
     for thread, when in spans:
         lines += samples.lines(thread, when, frame)
@@ -58,7 +64,7 @@ def phase_place(measured: Measured, phase: str) -> PhasePlace:
         folder = str(measured.profile.meta.get("cwd") or "")
         called = f", called at {shorten_file(file, folder)}:{line}"
         at = f", line {line}" if where == frame else called
-    return PhasePlace(measured.labels[frame], at, ran)
+    return PhasePlace(measured.labels[frame], at, ran, is_programs)
 
 
 def waited_in(measured: Measured, phase: str) -> int:
@@ -67,8 +73,9 @@ def waited_in(measured: Measured, phase: str) -> int:
     phase, that has most.  0: none, or the phase has no functions of its own."""
     profile, n = measured.profile, measured.n_frames
     if phase == OTHER:
-        rows = [row for row in phase_functions(profile) if row.phase == OTHER]
-        return rows[0].frame if rows and rows[0].share >= LEAST else 0
+        rows = [r for r in phase_functions(profile) if r.phase == OTHER and r.share >= LEAST]
+        rows.sort(key=lambda row: row.frame not in program_frames(profile))
+        return rows[0].frame if rows else 0
     of_phase = [frame for frame, each in frame_phases(profile).items() if each == phase]
     if not of_phase:
         return 0

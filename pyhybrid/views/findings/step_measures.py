@@ -12,12 +12,17 @@ from pyhybrid.frameworks import torch
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.findings.phase_places import RUNS, phase_place
 from pyhybrid.views.findings.process_measures import loader_workers
+from pyhybrid.views.garbage import garbage_of
 from pyhybrid.views.training.compiles import function_of, why_again
 from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
-from pyhybrid.views.training.steps import find_steps
+from pyhybrid.views.training.steps import find_steps, spans_of, steps_of
+from pyhybrid.views.training.token_times import AGAIN, call_times
+from pyhybrid.views.wait_pairs import ran_meanwhile
+
+MEANWHILE = 0.25  # of the time in which a thread did not run: what another one ran is why
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
 # and what is to be left out.
@@ -35,13 +40,21 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     `functions` where one of these ran, which is it then."""
     steps, name = measured.steps, rule["phase"]
     taken_ns = sum(step.phases.get(name, 0) for step in steps)
+    if rule.get("without_gc"):
+        garbage = garbage_of(measured.profile)
+        taken_ns -= sum(garbage.ns(s.thread, spans_of(s, name)) for s in steps)
     share = taken_ns / (step_time(measured.profile).steps_ns or 1)
     if share < rule["least_share"]:
         return None
     evidence = {"share": share, "seconds": taken_ns / 1e9, "steps": len(steps)}
     if not (patterns := rule.get("functions")):
         place = phase_place(measured, name)
-        idle = f"; for {1 - place.ran:.0%} of it the thread did not run" if place.ran < RUNS else ""
+        is_small = share < rule.get("waits_share", 0)
+        if is_small and (place.ran < RUNS or not place.is_programs):
+            return None
+        idle = ""
+        if place.ran < RUNS:
+            idle = f"; for {1 - place.ran:.0%} of it the thread did not run{meanwhile(measured)}"
         workers = loader_workers(measured, share) if name == "data" else ""
         return {
             **evidence,
@@ -58,6 +71,38 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     if not among:
         return None
     return {**evidence, "function": measured.labels[max(among, key=total_ns.__getitem__)]}
+
+
+def meanwhile(measured: Measured) -> str:
+    """Return `, while THAT did`: the function of another thread that ran for much of the time in
+    which the one of the steps did not; empty: there is none."""
+    steps = measured.steps
+    idle_ns = sum(step.total_ns - step.cpu_ns for step in steps)
+    ran = ran_meanwhile(measured.profile)
+    if not ran:
+        return ""
+    place, n = ran.most_common(1)[0]
+    if not place.function or n * measured.profile.period_ns < MEANWHILE * idle_ns:
+        return ""
+    return f", while {place.function} ({place.at}) did"
+
+
+def tokens_again(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Measure the calls of a decode loop that gives the model all tokens again each time."""
+    found = steps_of(measured.profile)
+    again = (
+        next((each for each in call_times(found) if each.kind == AGAIN), None) if found else None
+    )
+    if not found or not again:
+        return None
+    return {
+        "share": again.total_ns / (step_time(measured.profile).steps_ns or 1),
+        "seconds": again.total_ns / 1e9,
+        "steps": len(found.steps),
+        "calls": again.n,
+        "first": again.first_tokens,
+        "last": again.last_tokens,
+    }
 
 
 def communication(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -214,6 +259,7 @@ def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
+    "tokens_again": tokens_again,
     "communication": communication,
     "python_in_backward": python_in_backward,
     "hooks": hooks,

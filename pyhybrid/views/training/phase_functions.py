@@ -8,12 +8,13 @@ the steps the part that its samples have there; what no function has is that one
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from pyhybrid._columns import descend, nearest, take
+from pyhybrid._columns import descend, inclusive, nearest, rows_from, take
 from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.lines.program_lines import program_frames
@@ -35,6 +36,7 @@ KEPT_WITHIN = {
     FORWARD: (DATA, BACKWARD, EVALUATION),
     DATA: (EVALUATION,),
 }  # what runs within one of these is part of it
+NEARLY_ALL = 0.9  # of what is below a function: then the one that it calls is named
 LEAST_SAMPLES = 5  # to know by them where a function runs
 LEAST_WAIT = 0.5  # of its time: from there on a function mostly waits
 LEAST_WAIT_PERIODS = 20  # fewer may be chance
@@ -46,7 +48,8 @@ class PhaseFunction(Struct):
 
     `share` is that of the phase's time.  `cpu_ns`: by samples of CPU time; null: there are none.
     `waits_in`: where it mostly did not run, the library's function that it called then; else 0.
-    What the function that runs the steps calls in a library has a row of its own, by that name.
+    What the function that runs the steps calls in a library has a row of its own, by the name of
+    the innermost of the library's functions that has nearly all of it.
     """
 
     phase: str
@@ -66,10 +69,17 @@ class _Key(NamedTuple):
 def phase_functions(profile: Profile) -> list[PhaseFunction]:
     """Return them, the phases in their order and in each what has most of it first.  Raises
     PyhybridError where there are no steps."""
-    return _Functions(profile).found()
+    return profile.once(_Functions).found()
+
+
+def loop_functions(profile: Profile) -> set[int]:
+    """Return the program's functions that run the steps.  Raises as phase_functions()."""
+    return profile.once(_Functions).loop_frames
 
 
 class _Functions:
+    """Finds the functions of a profile's phases."""
+
     def __init__(self, profile: Profile) -> None:
         self._profile, self._steps = profile, find_steps(profile).steps
         self._phases = all_phases()
@@ -78,6 +88,7 @@ class _Functions:
         program = program_frames(profile)
         last = max(frames, default=0)
         is_python = bytes(n in frames and frames[n].kind == "python" for n in range(last + 1))
+        self._is_python = is_python
         own = bytes(n in program for n in range(last + 1))
         self._owner = take(nodes.frame, nearest(nodes.parent, take(own, nodes.frame)))
         self._state = self._states()
@@ -138,6 +149,7 @@ class _Functions:
         return found - {0}
 
     def found(self) -> list[PhaseFunction]:
+        """Return the functions by phase."""
         exact, calls, entries = self._exact()
         sampled = self._sampled(
             (row.stack, row.weight_ns)
@@ -159,11 +171,13 @@ class _Functions:
             waits_in = 0
             if cpu_ns is not None and ns - cpu_ns >= max(LEAST_WAIT * ns, least_ns):
                 waits_in = self._most_in(entries[key])
-            if ns > 0 and (waits_in or key.frame not in self._loop_frames):
+            if ns > 0 and (waits_in or key.frame not in self.loop_frames):
                 share = ns / (taken[key.phase] or 1)
                 row = PhaseFunction(key.phase, key.frame, ns, share, cpu_ns, waits_in)
                 of[key.phase].append(row)
         self._add_rest(of[OTHER], taken[OTHER])
+        for row in of[OTHER]:
+            row.frame = self._inner(row.frame)
         for rows in of.values():
             rows.sort(key=lambda row: -row.total_ns)
         return [row for phase in self._phases for row in of[phase]]
@@ -180,7 +194,7 @@ class _Functions:
             if not state or row.thread not in self._threads or not key.frame:
                 continue
             frame, entry = frame_of[row.node], self._entry[row.node]
-            if key.phase == OTHER and key.frame in self._loop_frames:
+            if key.phase == OTHER and key.frame in self.loop_frames:
                 if entry == key.frame:
                     continue  # its own time: before, after and in the steps
                 key = _Key(OTHER, entry)
@@ -191,7 +205,8 @@ class _Functions:
         return times, calls, entries
 
     @cached_property
-    def _loop_frames(self) -> set[int]:
+    def loop_frames(self) -> set[int]:
+        """Return the functions that called what is watched, in the steps' threads."""
         return {self._profile.nodes.frame[node] for node in self._loops}
 
     def _sampled(self, stacks: Iterable[tuple[int, int]]) -> Counter[_Key]:
@@ -200,7 +215,7 @@ class _Functions:
         for stack, weight_ns in stacks:
             node = node_of[stack]
             phase, frame = phases[self._state[node]], self._owner[node]
-            if phase == OTHER and frame in self._loop_frames:
+            if phase == OTHER and frame in self.loop_frames:
                 frame = self._entry[node]
             weights[_Key(phase, frame)] += weight_ns
         return weights
@@ -224,6 +239,41 @@ class _Functions:
         frame, _ = entries.most_common(1)[0]
         return 0 if frame in self._program else frame
 
+    def _inner(self, frame: int) -> int:
+        """Return the innermost of the library's functions that has nearly all that this one has of
+        `other`; itself, if it is the program's."""
+        frame_of, below_ns, children = self._profile.nodes.frame, *self._other_below
+        first = [node for node in children if frame_of[node] == frame == self._entry[node]]
+        if frame in self._program or not first:
+            return frame
+        node = max(first, key=below_ns.__getitem__)
+        while inner := max(children.get(node, ()), key=below_ns.__getitem__, default=0):
+            is_other = below_ns[inner] >= NEARLY_ALL * below_ns[node]
+            if not is_other or frame_of[inner] in self._program or self._is_known(frame):
+                break
+            node = inner
+            frame = frame_of[node] if self._is_python[frame_of[node]] else frame
+        return frame
+
+    def _is_known(self, frame: int) -> bool:
+        """Is it a function of the standard library, whose name says more than what is in it?"""
+        file = self._profile.frames[frame].file or ""
+        return not any(f"/{each}-packages/" in file for each in ("site", "dist"))
+
+    @cached_property
+    def _other_below(self) -> tuple[memoryview, dict[int, list[int]]]:
+        """Return each node's exact time of `other` with those below it, and children by parent."""
+        parent, other = self._profile.nodes.parent, self._phases.index(OTHER) + 1
+        own_ns = array("q", bytes(8 * len(parent)))
+        for row in self._profile.exact:
+            if row.thread in self._threads and self._state[row.node] == other:
+                own_ns[row.node] += row.self_ns
+        below_ns = inclusive(parent, own_ns)
+        children = defaultdict[int, list[int]](list)
+        for node in rows_from(below_ns, 1):
+            children[parent[node]].append(node)
+        return below_ns, children
+
     def _add_rest(self, rows: list[PhaseFunction], taken_ns: int) -> None:
         """Add what the loop itself has of `other`; calls after the last step are in none."""
         all_ns = sum(row.total_ns for row in rows)
@@ -233,6 +283,6 @@ class _Functions:
                 row.share *= taken_ns / all_ns
                 row.cpu_ns = None if row.cpu_ns is None else row.cpu_ns * taken_ns // all_ns
         rest_ns = taken_ns - all_ns
-        if rest_ns > 0 and self._loop_frames:
-            loop = min(self._loop_frames)
+        if rest_ns > 0 and self.loop_frames:
+            loop = min(self.loop_frames)
             rows.append(PhaseFunction(OTHER, loop, rest_ns, rest_ns / taken_ns, None, 0))

@@ -5,6 +5,7 @@ What the program's own code does within an optimizer is `other`.  A forward pass
 autograd node is `evaluation`, as are the batches that went through such passes alone; one in the
 loader (a transform) is `data`, and one in the backward pass is computed again, and `backward`.
 What a function of the program does after it called one that saves, to its own end, is `checkpoint`.
+Where no backward pass and no optimizer ran, models are not trained but used: a forward pass is one.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def phase_spans(profile: Profile) -> dict[int, list[Span]]:
     """Return by thread those that are in no other one, in order of time."""
     phase_of = _listed_phases(profile)
     frame_of = profile.nodes.frame
+    is_training = trains(profile)
     threads: defaultdict[int, list[Span]] = defaultdict(list)
     open_spans: list[Span] = []
     calls, rests = profile.watched_calls, _rests(profile)
@@ -67,13 +69,19 @@ def phase_spans(profile: Profile) -> dict[int, list[Span]]:
             open_spans.pop()
         frame = frame_of[call.node]
         around = {each.phase for each in open_spans}
-        phase = _phase(call, rests.get(at) or phase_of[frame], around)
+        phase = _phase(call, rests.get(at) or phase_of[frame], around, is_training)
         span = Span(phase, call, torch.brings_batch(profile.frames[frame].name))
         (open_spans[-1].inner if open_spans else threads[call.thread]).append(span)
         open_spans.append(span)
-    for spans in threads.values():
+    for spans in threads.values() if is_training else ():
         _mark_evaluated(spans)
     return threads
+
+
+@made_once
+def trains(profile: Profile) -> bool:
+    """Did a backward pass run, or an optimizer?"""
+    return not {BACKWARD, OPTIMIZER}.isdisjoint(watched_phases(profile).values())
 
 
 @made_once
@@ -102,7 +110,7 @@ def _holds(calls: Sequence[WatchedCall], around: WatchedCall, at: int) -> bool:
     return at < len(calls) and _is_in(calls[at], around)
 
 
-def _phase(call: WatchedCall, phase: str, around: set[str]) -> str:
+def _phase(call: WatchedCall, phase: str, around: set[str], is_training: bool) -> str:
     """Return the phase of a call whose function is `phase`, within calls that are `around` it."""
     if COMPILE in around:
         return COMPILE  # it runs the model to see what it does
@@ -110,7 +118,8 @@ def _phase(call: WatchedCall, phase: str, around: set[str]) -> str:
         for each in (DATA, EVALUATION, BACKWARD):  # a transform; activations are computed again
             if each in around:
                 return each
-        return EVALUATION if call.no_graph and FORWARD not in around else FORWARD
+        is_alone = is_training and FORWARD not in around
+        return EVALUATION if call.no_graph and is_alone else FORWARD
     return EVALUATION if phase == DATA and EVALUATION in around else phase
 
 
@@ -164,6 +173,15 @@ def node_phases(profile: Profile) -> dict[int, str]:
 @made_once
 def _listed_phases(profile: Profile) -> dict[int, str]:
     """Return the same by the functions' names alone."""
+    phases = watched_phases(profile)
+    if not trains(profile):
+        phases = {f: OTHER if each == EVALUATION else each for f, each in phases.items()}
+    return phases
+
+
+@made_once
+def watched_phases(profile: Profile) -> dict[int, str]:
+    """Return the phases of those frames as frameworks/torch.toml has them."""
     watched = {profile.nodes.frame[call.node] for call in profile.watched_calls}
     frames = [profile.frames[number] for number in watched]
     return {each.id: torch.phase_of(each.file or "", each.name) or OTHER for each in frames}

@@ -1,14 +1,17 @@
-"""The steps of a training: when each ran, and what its phases (phases.py) took.
+"""The steps of a training, or of inference: when each ran, and what its phases (phases.py) took.
 
 A step ends with the last optimizer before the next batch or forward pass, and the next one begins
 there; evaluation, and batches that are not trained with, before it, are between the steps, unless
 most steps have some.  Where fewer batches
 came than such ends, a batch belongs to several optimizers (GANs): the last one before the next
-batch ends the step.  All figures are wall-clock and CPU time of the thread that runs the steps.
+batch ends the step.  Where nothing is trained a step ends with each call of a model, and the
+next one begins there; the first one of what generates text begins with that.  All figures are
+wall-clock and CPU time of the thread that runs the steps.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -30,6 +33,8 @@ from pyhybrid.views.training.phases import (
     all_phases,
     frame_phases,
     phase_spans,
+    trains,
+    watched_phases,
 )
 
 # A batch belongs to several optimizers where it comes before one in eight of them or more; where it
@@ -41,7 +46,8 @@ BEFORE = (COMMUNICATION, CHECKPOINT, OTHER)  # with none of these the first step
 class Step(Struct):
     """Hold one step: its phases' times, `other` included, add up to its own.
 
-    `spans`: when each phase but `other` ran, without the others in it.
+    `spans`: when each phase but `other` ran, without the others in it.  `tokens`: of how many
+    elements the tensors of integers were that models were called with; 0: of none.
     """
 
     number: int
@@ -52,6 +58,7 @@ class Step(Struct):
     phases: dict[str, int] = made(dict)
     phases_cpu: dict[str, int] = made(dict)
     spans: dict[str, Spans] = made(dict)
+    tokens: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -63,22 +70,30 @@ class Steps(Record):
     """Hold all of a profile, by begin; `phases` are the names of those that ran.
 
     `between_ns`: what is between the first and the last step, and in none; `n_lacking`: so many
-    optimizers ran whose single calls are not in the file.
+    optimizers ran whose single calls are not in the file.  `trains`: else a step is a call of a
+    model that is not trained.
     """
 
     steps: list[Step]
     phases: list[str]
     between_ns: int
     n_lacking: int
+    trains: bool = True
+
+    @property
+    def of(self) -> str:
+        """Return of what they are."""
+        return "of a training" if self.trains else "of inference"
 
 
 @made_once
 def steps_of(profile: Profile) -> Steps | None:
     """Return the steps; None: there are none."""
     steps: list[Step] = []
-    between_ns = 0
+    between_ns, is_training = 0, trains(profile)
     for thread, spans in phase_spans(profile).items():
-        found = [_step(thread, *each) for each in _bounds(spans)]
+        bounds = _bounds(spans) if is_training else _model_calls(profile, thread, spans)
+        found = [_step(thread, *each) for each in bounds]
         if found:
             between_ns += found[-1].end_ns - found[0].begin_ns - sum(s.total_ns for s in found)
         steps += found
@@ -89,17 +104,17 @@ def steps_of(profile: Profile) -> Steps | None:
         step.number = number
     ran = {phase for step in steps for phase in step.phases}
     phases = [phase for phase in all_phases() if phase in ran]
-    return Steps(steps, phases, between_ns, _n_lacking(profile))
+    return Steps(steps, phases, between_ns, _n_lacking(profile), is_training)
 
 
 def find_steps(profile: Profile) -> Steps:
     """Return the steps; raises PyhybridError where there are none."""
     found = steps_of(profile)
     if not found:
-        why = "no optimizer ran"
+        why = "no optimizer ran" if trains(profile) else "no model was called"
         if not profile.watched_calls:
             why = "--mode hybrid or trace tells them, of PyTorch, without a filter or no-steps"
-        raise PyhybridError(f"{profile.path}: no steps of a training ({why})")
+        raise PyhybridError(f"{profile.path}: no steps of a training or of inference ({why})")
     return found
 
 
@@ -134,7 +149,9 @@ def _between(step: Step, phases: Iterable[str]) -> Spans:
 
 # --- where steps begin and end --------------------------------------------------------------------
 
-_Bounds = tuple[Span | None, list[Span]]  # the optimizer before it, unless it begins later
+# What it begins with the end of, or with the begin of (an optimizer; what generates), unless with
+# its first span; and its spans.
+_Bounds = tuple[tuple[int, int] | None, list[Span]]
 
 
 def _bounds(spans: list[Span]) -> Iterator[_Bounds]:
@@ -143,12 +160,36 @@ def _bounds(spans: list[Span]) -> Iterator[_Bounds]:
     skipped = [_n_untrained(part) for part in parts]
     if 2 * sum(map(bool, skipped)) > len(parts):
         skipped = [0] * len(parts)  # several batches are trained with at once
-    before: Span | None = None
+    before: tuple[int, int] | None = None
     if parts and not skipped[0]:
         skipped[0] = next(at for at, span in enumerate(parts[0]) if span.phase not in BEFORE)
     for part, n in zip(parts, skipped, strict=True):
         yield None if n else before, part[n:]
-        before = part[-1]
+        before = part[-1].call.end_ns, part[-1].call.cpu_end_ns
+
+
+def _model_calls(profile: Profile, thread: int, spans: list[Span]) -> Iterator[_Bounds]:
+    """Yield for each call of a model what came since the one before, or the begin of what generates
+    with it, and its spans."""
+    phase_of, frame_of = watched_phases(profile), profile.nodes.frame
+    generators = [
+        call
+        for call in profile.watched_calls
+        if call.thread == thread and phase_of.get(frame_of[call.node]) == EVALUATION
+    ]
+    begins = [call.begin_ns for call in generators]
+    before: tuple[int, int] | None = None
+    part: list[Span] = []
+    for span in spans:
+        part.append(span)
+        if span.phase != FORWARD:
+            continue
+        at = bisect_right(begins, span.call.begin_ns) - 1
+        if at >= 0 and span.call.begin_ns < generators[at].end_ns:
+            begin = generators[at].begin_ns, generators[at].cpu_begin_ns
+            before = max(before or begin, begin)
+        yield before, part
+        before, part = (span.call.end_ns, span.call.cpu_end_ns), []
 
 
 def _parts(spans: list[Span]) -> Iterator[list[Span]]:
@@ -217,16 +258,16 @@ def _n_untrained(part: Sequence[Span]) -> int:
 # --- what they took -------------------------------------------------------------------------------
 
 
-def _step(thread: int, before: Span | None, spans: list[Span]) -> Step:
+def _step(thread: int, begin: tuple[int, int] | None, spans: list[Span]) -> Step:
     first, last = spans[0].call, spans[-1].call
-    begin_ns, cpu_ns = first.begin_ns, first.cpu_begin_ns
-    if before:
-        begin_ns, cpu_ns = before.call.end_ns, before.call.cpu_end_ns
+    begin_ns, cpu_ns = begin or (first.begin_ns, first.cpu_begin_ns)
     step = Step(0, thread, begin_ns, last.end_ns, last.cpu_end_ns - cpu_ns)
     for top in spans:
         for span in top.flat():
             if span.phase != OTHER:
                 _add(step, span)
+            if span.phase == FORWARD and top.phase == FORWARD:
+                step.tokens += span.call.integers
     step.phases[OTHER] = step.total_ns - sum(step.phases.values())
     step.phases_cpu[OTHER] = step.cpu_ns - sum(step.phases_cpu.values())
     return step
