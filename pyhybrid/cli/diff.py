@@ -13,7 +13,7 @@ from pyhybrid.assemble import open_profile
 from pyhybrid.base.terminal_text import say, write_lines
 from pyhybrid.cli.diff_in_turns import Turns, commands
 from pyhybrid.cli.parser import DIVIDER, Parser, word
-from pyhybrid.errors import UsageError
+from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters.destination import replacing
 from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
@@ -82,6 +82,12 @@ class Diff:
             metavar="DIR",
             help="--run: keep profiles and what programs print in this folder (by default in a "
             "temporary one, which stays where the exit code is not 0)",
+        )
+        parser.add_argument(
+            "--steps",
+            action="store_true",
+            help="the steps of a training or of inference alone: each phase's time, and which "
+            "modules and functions explain its change; exit code 3 where there are none",
         )
         form = parser.add_mutually_exclusive_group()
         form.add_argument("--json", action="store_true", help="as JSON")
@@ -178,6 +184,10 @@ def _compare(args: argparse.Namespace, before: list[str], after: list[str]) -> i
         page = comparison_page(comparison, paths)
         with replacing(args.html) as temporary:
             Path(temporary).write_bytes(page.encode("utf-8", "backslashreplace"))
+    if args.steps:
+        if not comparison.steps:
+            raise PyhybridError("not all runs have steps of a training or of inference")
+        comparison.functions = []
     if args.json:
         json.dump(comparison_json(comparison, verdicts), sys.stdout, indent=2)
         print()

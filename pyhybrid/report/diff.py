@@ -238,6 +238,7 @@ def _both(
     limited: _Limited,
     n: int,
     n_rest: int = N_WITHIN,
+    rest_columns: Sequence[Column] | None = None,
 ) -> Iterator[Section]:
     """Yield those of the rows that differ, then the others."""
     found = [e or limited.exceeded(row) for row, e in zip(rows, differs, strict=True)]
@@ -246,14 +247,15 @@ def _both(
     value = f"{title}: {len(differing):,} of {len(rows):,} differ by more than noise"
     yield Section(value, _table(columns, differing, limited, n, STRONG))
     if rest:
-        table = _table(columns, rest, limited, min(n, n_rest), DIM)
+        table = _table(rest_columns or columns, rest, limited, min(n, n_rest), DIM)
         yield Section(f"{title}, within noise", table, True)
 
 
 def _steps(changes: list[StepChange], verdicts: list[Verdict]) -> Iterator[Section]:
     """Yield the median and the mean; a phase that takes nothing in most steps has no median."""
     before, after = (sum(side) / len(side) for side in changes[0].n_steps)
-    title = f"steps of a training ({number_text(before)} -> {number_text(after)})"
+    of = "a training" if changes[0].trains else "inference"
+    title = f"steps of {of} ({number_text(before)} -> {number_text(after)})"
     for name, metric in (("median", "step"), ("mean", "mean_step")):
         rows = [e for e in changes if getattr(e, name).before or getattr(e, name).after]
         differs = [getattr(each, f"{name}_differs") for each in rows]
@@ -264,7 +266,17 @@ def _steps(changes: list[StepChange], verdicts: list[Verdict]) -> Iterator[Secti
             of_it += f": fewer than {LEAST_STEPS} do not show what is noise"
             yield Section(of_it, _table(columns, rows, limited, len(rows), DIM), True)
             continue
-        yield from _both(of_it, columns, rows, differs, limited, len(rows), len(rows))
+        with_parts = [*columns[:-1], text("of a step", _with_parts)]
+        yield from _both(of_it, with_parts, rows, differs, limited, len(rows), len(rows), columns)
+
+
+def _with_parts(each: StepChange) -> str:
+    """Return `forward: Net.layers.3 [Layer] +1.2 ms`: what of a phase changed most, on average."""
+    parts = []
+    for part in each.parts:
+        sign = "+" if part.more_ns > 0 else "-"
+        parts.append(f"{part.part} {sign}{short_time(abs(part.more_ns))}")
+    return f"{each.name}: {', '.join(parts)}" if parts else each.name
 
 
 def _sampled(sampled: list[FunctionChange], limited: _Limited, n: int) -> Iterator[Section]:

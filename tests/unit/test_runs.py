@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from example_profile import PERIOD_NS, PID, fake_symbols
 from spool_writer import SpoolWriter, python
+from trainings import Training
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.report.diff import comparison_json, markdown, print_comparison, sections
@@ -20,7 +21,7 @@ from pyhybrid.views.diff.function_figures import Function, run_figures
 from pyhybrid.views.diff.runs import Comparison, FunctionChange, Side, compare
 from pyhybrid.views.diff.same_functions import SameFunctions
 from pyhybrid.views.diff.significance import Change, Mean, change, runs_needed, without_error
-from pyhybrid.views.diff.step_changes import StepFigures, step_changes
+from pyhybrid.views.diff.step_changes import StepFigures, step_changes, step_figures
 
 HOSTILE = "f|`<img src=x>\x1b[31m"
 
@@ -306,7 +307,7 @@ def test_what_no_file_can_tell() -> None:
 def of_steps(n: int, **means: float) -> StepFigures:
     """A run whose steps are known to a hundredth."""
     known = {name: Mean(ns, (ns / 100) ** 2, 9) for name, ns in means.items()}
-    return StepFigures(n, known, known)
+    return StepFigures(n, known, known, {}, True)
 
 
 def test_steps() -> None:
@@ -344,6 +345,29 @@ def test_steps() -> None:
         f"{title}, mean time: 2 of 4 differ by more than noise",
         f"{title}, mean time, within noise",
     ]
+
+
+@pytest.mark.parametrize("slow", ["layer", "log"])
+def test_what_explains_a_phase(tmp_path: Path, slow: str) -> None:
+    """The layer, or function, that takes longer is behind each phase that does; no other is."""
+    runs = []
+    for name, ms in (("before", 20), ("after", 32)):
+        layer, log = (ms, 20) if slow == "layer" else (20, ms)
+        training = Training()
+        for at in range(40):
+            layers = [(f"Net:Net/forward/Net.forward/Net.{n}:Attn/forward", 10) for n in "ab"]
+            layers.append(("Net:Net/forward/Net.forward/Net.c:Attn/forward", layer + at % 2))
+            training.step(*layers, ("backward", 30), ("log", log + at % 3))
+        profile = training.profile(tmp_path / f"{name}.spool", [(layers[2][0], 40 * layer)])
+        runs.append(step_figures(profile))
+    found = {each.name: each for each in step_changes(runs[:1], runs[1:])}
+    phases = {"layer": ("forward",), "log": ("other",)}[slow]
+    part = {"layer": "Net.c [Attn]", "log": "log"}[slow]
+    for name in (*phases, "total"):
+        (first, *rest) = found[name].parts
+        assert (first.part, not rest, found[name].mean_differs) == (part, True, True)
+    assert first.more_ns == pytest.approx(24e6 if slow == "layer" else 12e6, rel=0.01)
+    assert not any(each.parts for name, each in found.items() if name in {"optimizer", "cpu"})
 
 
 def test_too_few_steps() -> None:

@@ -78,7 +78,7 @@ def loop_functions(profile: Profile) -> set[int]:
 
 
 class _Functions:
-    """Finds the functions of a profile's phases."""
+    """Hold what the functions of a profile's phases are made of."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile, self._steps = profile, find_steps(profile).steps
