@@ -16,7 +16,7 @@ from pyhybrid.views.lines.program_lines import program_frames
 from pyhybrid.views.training.phase_functions import loop_functions, phase_functions
 from pyhybrid.views.training.phases import OTHER, frame_phases
 from pyhybrid.views.training.step_samples import NEARLY_ALL
-from pyhybrid.views.training.steps import spans_of
+from pyhybrid.views.training.steps import Step, spans_of
 
 RUNS = 0.5  # of a phase's time: below that its thread mostly waited
 MOST = 0.5  # of a phase's time is in the function that is named
@@ -34,9 +34,9 @@ class PhasePlace(NamedTuple):
     is_programs: bool
 
 
-def phase_place(measured: Measured, phase: str) -> PhasePlace:
-    """Return that of all steps together."""
-    samples, steps = measured.step_samples, measured.steps
+def phase_place(measured: Measured, phase: str, steps: Sequence[Step] | None = None) -> PhasePlace:
+    """Return that of all steps together, or of these."""
+    samples, steps = measured.step_samples, steps or measured.steps
     spans = [(step.thread, spans_of(step, phase)) for step in steps]
     taken_ns = sum(step.phases.get(phase, 0) for step in steps)
     ran = sum(step.phases_cpu.get(phase, 0) for step in steps) / (taken_ns or 1)

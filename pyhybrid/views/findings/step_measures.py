@@ -1,7 +1,7 @@
 """What findings measure of trainings: shares of the steps' time (steps.py), or of the backward
 pass, and what is compiled again."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -13,15 +13,17 @@ from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.findings.phase_places import RUNS, phase_place
 from pyhybrid.views.findings.process_measures import loader_workers
 from pyhybrid.views.garbage import garbage_of
+from pyhybrid.views.processes import identities
 from pyhybrid.views.training.compiles import function_of, why_again
 from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
-from pyhybrid.views.training.steps import find_steps, spans_of, steps_of
+from pyhybrid.views.training.steps import Step, find_steps, spans_of, steps_of
 from pyhybrid.views.training.token_times import AGAIN, call_times
 from pyhybrid.views.wait_pairs import ran_meanwhile
 
+UNLIKE = 1.5  # times the usual share of a phase: then a rank is not like the others
 MEANWHILE = 0.25  # of the time in which a thread did not run: what another one ran is why
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
@@ -38,17 +40,26 @@ _IS_2 = bytes(state == 2 for state in range(256))
 def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """Measure the rule's `phase` of the steps, and where it is spent (phase_places.py); with
     `functions` where one of these ran, which is it then."""
-    steps, name = measured.steps, rule["phase"]
+    name = rule["phase"]
+    steps, of_rank = _of_slow_rank(measured, name)
     taken_ns = sum(step.phases.get(name, 0) for step in steps)
     if rule.get("without_gc"):
         garbage = garbage_of(measured.profile)
         taken_ns -= sum(garbage.ns(s.thread, spans_of(s, name)) for s in steps)
-    share = taken_ns / (step_time(measured.profile).steps_ns or 1)
+    all_ns = step_time(measured.profile).steps_ns
+    if of_rank:
+        all_ns = sum(step.total_ns for step in steps)
+    share = taken_ns / (all_ns or 1)
     if share < rule["least_share"]:
         return None
-    evidence = {"share": share, "seconds": taken_ns / 1e9, "steps": len(steps)}
+    evidence = {
+        "share": share,
+        "seconds": taken_ns / 1e9,
+        "steps": len(steps),
+        "of_rank": of_rank,
+    }
     if not (patterns := rule.get("functions")):
-        place = phase_place(measured, name)
+        place = phase_place(measured, name, steps)
         is_small = share < rule.get("waits_share", 0)
         if is_small and (place.ran < RUNS or not place.is_programs):
             return None
@@ -71,6 +82,26 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     if not among:
         return None
     return {**evidence, "function": measured.labels[max(among, key=total_ns.__getitem__)]}
+
+
+def _of_slow_rank(measured: Measured, name: str) -> tuple[list[Step], str]:
+    """Return the steps of the rank that has much more of a phase than the others, and ` of rank 1`;
+    where there is none all steps, and nothing."""
+    known, of_rank = identities(measured.profile), defaultdict[int, list[Step]](list)
+    for step in measured.steps:
+        rank = known[measured.profile.threads[step.thread].process].get("rank")
+        if rank is not None:
+            of_rank[int(rank)].append(step)
+    if len(of_rank) < 2:
+        return measured.steps, ""
+    shares = {
+        rank: sum(s.phases.get(name, 0) for s in steps) / (sum(s.total_ns for s in steps) or 1)
+        for rank, steps in of_rank.items()
+    }
+    most, *others = sorted(shares, key=lambda rank: -shares[rank])
+    if shares[most] < UNLIKE * quantile([shares[rank] for rank in others], 0.5):
+        return measured.steps, ""
+    return of_rank[most], f" of rank {most}"
 
 
 def meanwhile(measured: Measured) -> str:
