@@ -151,6 +151,8 @@ def operator_listing(found: Operators, in_full: bool) -> Listing:
     if found.backward_nodes and not in_full:
         yield from _nodes(found)
     if found.shapes:
+        if found.flops:
+            yield _flops_text(found)
         yield from _shapes(found.shapes, len(found.shapes) if in_full else MOST_SHAPES)
 
 
@@ -237,6 +239,14 @@ def _nodes(found: Operators) -> Listing:
     yield Table(_NODE_COLUMNS, found.backward_nodes[:MOST_NODES])
 
 
+def _flops_text(found: Operators) -> str:
+    """Return what products of matrices do, and how fast, by estimates and samples."""
+    text = f"arithmetic: about {found.flops / 1e9:,.3g} GFLOP in products of matrices"
+    if found.flops_weight_ns:
+        text += f", {found.flops / found.flops_weight_ns:,.3g} GFLOP a second of their time"
+    return text
+
+
 def _shapes(shapes: list[ShapeCalls], most: int) -> Listing:
     yield "calls by shapes of the tensors, estimated from those that were looked at:"
     yield Table(_SHAPE_COLUMNS, shapes[:most])
@@ -257,6 +267,7 @@ _HOOK_COLUMNS = (
 _SHAPE_COLUMNS = (
     Column("calls", 11, "calls", number),
     Column("looked at", 11, "looked_at", number),
+    Column("GFLOP", 10, "flops", lambda flops: f"{flops / 1e9:,.3g}"),
     text("operator", lambda each: f"{each.operator}: {each.shapes}"),
 )
 

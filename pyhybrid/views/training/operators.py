@@ -15,7 +15,10 @@ from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.frameworks import torch
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.training.flops import Flops
 from pyhybrid.views.training.operator_paths import OperatorPaths
+
+ATEN = "aten::"  # how the names of operators begin whose shapes are noted
 
 
 class Caller(Struct):
@@ -59,20 +62,23 @@ class BackwardNode(Struct):
 class ShapeCalls(Struct):
     """Hold calls of an operator, as ATen names it, with tensors of the same shapes and types.
 
-    `calls` is an estimate, of the `looked_at` that were.
+    `calls` is an estimate, of the `looked_at` that were, and `flops` that of what they do
+    (flops.py); None: it is not known.
     """
 
     operator: str
     shapes: str
     calls: int
     looked_at: int
+    flops: int | None
 
 
 class Operators(Struct):
     """Hold all of them, those with the most of their own first.
 
     `weight_ns`: of all samples of the program, `operator_weight_ns`: of those below one; the same
-    of those in steps: in the phases that are for operators (torch.toml).
+    of those in steps: in the phases that are for operators (torch.toml).  `flops`: an estimate of
+    what those with shapes do, and `flops_weight_ns` the weight of the samples below these.
     """
 
     operators: list[OperatorFigures]
@@ -82,6 +88,8 @@ class Operators(Struct):
     operator_weight_ns: int
     step_weight_ns: int
     step_operator_weight_ns: int
+    flops: int
+    flops_weight_ns: int
 
 
 def operators_of(profile: Profile, match: str = "") -> Operators:
@@ -130,6 +138,7 @@ def operators_of(profile: Profile, match: str = "") -> Operators:
         which = f" whose name has {match!r}" if match and found else ""
         raise PyhybridError(f"{profile.path}: no samples are below an operator of PyTorch{which}")
     shown.sort(key=lambda each: (-each.own_weight_ns, -each.weight_ns))
+    counted = {each.operator.removeprefix(ATEN) for each in shapes if each.flops}
     return Operators(
         shown,
         _backward_nodes(profile),
@@ -138,6 +147,8 @@ def operators_of(profile: Profile, match: str = "") -> Operators:
         all_ns[True],
         step_ns.total(),
         step_ns[True],
+        sum(each.flops or 0 for each in shapes),
+        sum(each.weight_ns for each in shown if each.name in counted),
     )
 
 
@@ -162,4 +173,10 @@ def _shapes(profile: Profile) -> list[ShapeCalls]:
     """Return those of the whole run, whatever was chosen of its samples; none without tensors."""
     probability = profile.meta.get("shapes_probability") or 1
     rows = sorted(profile.meta.get("shapes") or (), key=lambda row: -int(row[2]))
-    return [ShapeCalls(name, text, round(n / probability), n) for name, text, n in rows if text]
+    flops = Flops((name, text) for name, text, _ in rows)
+    found = []
+    for name, text, n in rows:
+        calls, each = round(n / probability), flops.of(name, text)
+        if text:
+            found.append(ShapeCalls(name, text, calls, n, None if each is None else calls * each))
+    return found
