@@ -16,7 +16,14 @@ from pyhybrid.views.labels import labels_of, short_time
 from pyhybrid.views.training.phase_functions import phase_functions
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps, gc_ns
 from pyhybrid.views.training.step_samples import StepSamples
-from pyhybrid.views.training.steps import Steps, find_steps, spans_of, steps_of
+from pyhybrid.views.training.steps import (
+    Growth,
+    Steps,
+    find_steps,
+    memory_growth,
+    spans_of,
+    steps_of,
+)
 from pyhybrid.views.training.token_times import CallTimes, call_times
 
 SLOWEST = 5
@@ -64,12 +71,14 @@ class StepReport(Record):
     as those of a phase; null: next to nothing.  `trains`: else a step is a call of a model, with
     what ran since the one before, and `calls` are their times by kind.  `tokens`: that models were
     called with in all steps (the elements of a tensor of integers), the new ones where a decode
-    loop gives all again; 0: none are known.
+    loop gives all again; 0: none are known.  `memory`: that of the process, with the steps; null:
+    it is not known.
     """
 
     n_steps: int
     trains: bool
     tokens: int
+    memory: Growth | None
     calls: list[CallTimes]
     phases: dict[str, PhaseFigures]
     reducing_ns: int
@@ -147,6 +156,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
             "gpu": gpu.get(step.number),
             "gc_ns": gc_ns(garbage, step),
             "tokens": step.tokens,
+            "resident": step.resident,
         }
         for step in found.steps
     ]
@@ -155,6 +165,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
         len(steps),
         found.trains,
         _tokens(found),
+        memory_growth(found.steps),
         call_times(found),
         _figures(found, list(gpu.values())),
         samples.reducing_ns(found.steps),
@@ -225,6 +236,9 @@ def step_listing(report: StepReport) -> Listing:
         yield f"on GPU: the median{of_all}, of what was launched in each phase"
     if report.gc:
         yield "gc: garbage collection, which is part of the other columns"
+    if report.memory:
+        last, per_step = report.memory.last / 1e6, report.memory.per_step / 1e6
+        yield f"resident memory: {last:,.0f} MB after the last step, {per_step:+,.2f} MB a step"
     if report.reducing_ns:
         reducing = short_time(report.reducing_ns)
         yield f"by samples {reducing} in exchanges with other ranks, in backward and other columns"

@@ -335,7 +335,10 @@ def _calls(spool: Spool, head: Head, turns: memoryview) -> None:
 
 @_record("WATCHED", "spool_calls")
 def _watched(spool: Spool, head: Head, rows: memoryview) -> None:
-    calls = [(*each[:-1], *_how(each[-1])) for each in STRUCT["watched_call"].iter_unpack(rows)]
+    calls = [
+        (*figures, *_how(how), resident)
+        for *figures, how, resident in STRUCT["watched_call"].iter_unpack(rows)
+    ]
     spool.watched.setdefault(_thread_of_calls(spool, head), []).extend(calls)
 
 

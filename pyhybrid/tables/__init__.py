@@ -404,7 +404,7 @@ COLLECTION = 2
 class WatchedCall(
     Row,
     ordered_by="thread, begin_ns, end_ns DESC",
-    absent={"no_graph": "0", "integers": "0"},
+    absent={"no_graph": "0", "integers": "0", "resident": "0"},
 ):
     """One row is a single call of a framework's function (frameworks/torch.toml, --torch no-steps),
     or of one of the program that it calls back, by which the steps of a training are known; or a
@@ -414,7 +414,8 @@ class WatchedCall(
     exception; from COLLECTION on it is a collection: its generation is the lower byte less
     COLLECTION, above that is how many objects it freed.  no_graph: 1 where no autograd node was
     made meanwhile; 0: some, or it is not known.  integers: of a model's call how many elements the
-    tensor of integers has that it got, as tokens; 0: it got none, or that is not known.
+    tensor of integers has that it got, as tokens; 0: it got none, or that is not known.  resident:
+    bytes of the process's memory at the end of an optimizer's or model's call; 0: not read.
     """
 
     thread: ThreadId
@@ -426,6 +427,7 @@ class WatchedCall(
     raised: int
     no_graph: int
     integers: int
+    resident: int
 
 
 class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):

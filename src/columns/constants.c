@@ -196,7 +196,7 @@ static const struct layout layouts[] = {
     STRUCT(spool_events, thread, n, first_ticks, last_ticks, n_dropped),
     STRUCT(spool_calls, thread),
     STRUCT(call_turn, since, until, node, serial, flags, weight_bits, more),
-    STRUCT(watched_call, since, until, cpu_since_ns, cpu_until_ns, node, how),
+    STRUCT(watched_call, since, until, cpu_since_ns, cpu_until_ns, node, how, resident_bytes),
     STRUCT(spool_call_times, thread, node, n, sum, max, n_lost),
     STRUCT(spool_attribute, kind, key_length, value_length),
     STRUCT(spool_c_function, address),

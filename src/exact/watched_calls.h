@@ -37,6 +37,7 @@ struct watched_call {
      * collection that happened in one: that and the generation, and from WATCHED_FREED on how many objects it freed.  Of a
      * call there is how many integers a model got (watched_note). */
     uint32_t how;
+    uint64_t resident_bytes; /* of the process at its end; 0: not read */
 };
 
 /* What was when a call began. */

@@ -124,6 +124,9 @@ void call_inputs_set(PyObject *code, PyObject *class, PyObject *types, PyObject 
  * there is none, or it is not known.  Leaves the exception that is set. */
 uint32_t call_inputs_elements(const struct exact_frame *s);
 
+/* Is it a call of that function? */
+bool call_inputs_is_model(const struct exact_frame *s);
+
 /* --- method_names.c ------------------------------------------------------------------------------ */
 
 #define METHOD_NAMES_MAX 8
@@ -157,6 +160,9 @@ bool monitoring_has_others(void);
  * (filter.h).  What cannot be had is left out. */
 void usage_start(struct exact *x, uint32_t kinds, uint32_t by_name);
 void usage_stop(void);
+
+/* Returns the process's resident memory, in bytes (1 us); 0: it is not known. */
+uint64_t usage_resident(void);
 
 /* A turn of `s`, which is in the stack of `t`, begins; these `kinds` are recorded of it. */
 void usage_begin(struct exact_thread *t, struct exact_frame *s, uint32_t kinds);

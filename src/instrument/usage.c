@@ -25,16 +25,22 @@
 
 static struct own_fd statm = {.fd = -1};
 static uint64_t page_bytes;
+static bool is_tried; /* to open it, since it was closed */
+
+static void open_statm(void)
+{
+    struct rlimit files = {0};
+    getrlimit(RLIMIT_NOFILE, &files);
+    int floor = files.rlim_cur / 2 < FD_FLOOR ? (int)files.rlim_cur / 2 : FD_FLOOR;
+    page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    own_fd_keep(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC), floor);
+    is_tried = true;
+}
 
 void usage_start(struct exact *x, uint32_t kinds, uint32_t by_name)
 {
-    if ((kinds | by_name) & USAGE_MEMORY) {
-        struct rlimit files = {0};
-        getrlimit(RLIMIT_NOFILE, &files);
-        int floor = files.rlim_cur / 2 < FD_FLOOR ? (int)files.rlim_cur / 2 : FD_FLOOR;
-        page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-        own_fd_keep(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC), floor);
-    }
+    if ((kinds | by_name) & USAGE_MEMORY)
+        open_statm();
     x->usage = (uint8_t)kinds;
     x->usage_by_name = by_name;
 }
@@ -42,6 +48,7 @@ void usage_start(struct exact *x, uint32_t kinds, uint32_t by_name)
 void usage_stop(void)
 {
     own_fd_close(&statm);
+    is_tried = false;
 }
 
 static uint64_t time_ns(struct timeval t)
@@ -63,6 +70,14 @@ static uint64_t resident_bytes(void)
     for (; i < n && text[i] >= '0' && text[i] <= '9'; i++)
         pages = 10 * pages + (uint64_t)(text[i] - '0');
     return pages * page_bytes;
+}
+
+uint64_t usage_resident(void)
+{
+    if (!is_tried)
+        open_statm();
+    uint64_t bytes = resident_bytes();
+    return bytes == USAGE_UNKNOWN ? 0 : bytes;
 }
 
 static uint64_t ns_of(clockid_t clock)

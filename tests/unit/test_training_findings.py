@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from trainings import BEGIN_NS, MS, Training
 
+from pyhybrid.tables import WatchedCall
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings import findings
 
@@ -291,3 +292,26 @@ def test_python_that_a_compiler_wrote_is_not_the_programs(said: Finish) -> None:
     )
     assert share == pytest.approx(20 / 66)
     assert "most of it hook (train.py:" in text
+
+
+@pytest.mark.parametrize(
+    ("mb_a_step", "n", "says"),
+    [
+        (3, 60, "grows by 3 MB in each of 60 steps, from 800 to 977 MB"),
+        (0.1, 60, None),
+        (3, 12, None),  # too few
+    ],
+)
+def test_memory_that_grows(tmp_path: Path, mb_a_step: float, n: int, says: str | None) -> None:
+    training = Training()
+    for _ in range(n):
+        training.step(*OTHERS)
+    profile, done, watched = training.profile(tmp_path / "x.part"), 0, []
+    for call in profile.watched_calls:
+        is_optimizer = "Optimizer" in profile.frames[profile.nodes.frame[call.node]].name
+        resident = int(800e6 + done * mb_a_step * 1e6 + (done % 3) * 1e5)
+        watched.append(call._replace(resident=resident * is_optimizer))
+        done += is_optimizer
+    found = findings(profile.replaced({WatchedCall: watched}))
+    texts = [each.text for each in found if each.rule == "memory"]
+    assert len(texts) == bool(says) and all(str(says) in text for text in texts)

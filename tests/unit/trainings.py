@@ -89,7 +89,7 @@ class Training:
         spool.end(now, cpu)
         profile = open_profile(spool.save(file), fake_symbols())
         nodes = self._nodes(profile)
-        calls = [WatchedCall(1, nodes[path], *each, 0, 0, 0) for path, *each in watched]
+        calls = [WatchedCall(1, nodes[path], *each, 0, 0, 0, 0) for path, *each in watched]
         passes = [
             Backward(1, nodes["main", *path.split("/")], "AddmmBackward0", 1, ms * MS)
             for path, ms in backward

@@ -19,7 +19,7 @@ from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
-from pyhybrid.views.training.steps import Step, find_steps, spans_of, steps_of
+from pyhybrid.views.training.steps import Step, find_steps, memory_growth, spans_of, steps_of
 from pyhybrid.views.training.token_times import AGAIN, call_times
 from pyhybrid.views.wait_pairs import ran_meanwhile
 
@@ -116,6 +116,24 @@ def meanwhile(measured: Measured) -> str:
     if not place.function or n * measured.profile.period_ns < MEANWHILE * idle_ns:
         return ""
     return f", while {place.function} ({place.at}) did"
+
+
+def memory(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Measure by how much the process's memory grows with the steps, as part of what it is."""
+    steps = [step for step in measured.steps if step.resident]
+    of_process = {measured.profile.threads[step.thread].process for step in steps}
+    growth = memory_growth(steps) if len(of_process) == 1 else None
+    if not growth or growth.per_step <= 0:
+        return None
+    more = growth.per_step * len(steps)
+    return {
+        "share": min(1.0, more / growth.last),
+        "mb": more / 1e6,
+        "steps": len(steps),
+        "per_step": f"{growth.per_step / 1e6:.2g}",
+        "first": round(growth.first / 1e6),
+        "last": round(growth.last / 1e6),
+    }
 
 
 def tokens_again(measured: Measured, _: dict[str, Any]) -> Evidence:
@@ -291,6 +309,7 @@ def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
 STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
     "tokens_again": tokens_again,
+    "memory": memory,
     "communication": communication,
     "python_in_backward": python_in_backward,
     "hooks": hooks,

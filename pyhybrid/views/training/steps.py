@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
@@ -40,6 +41,7 @@ from pyhybrid.views.training.phases import (
 # A batch belongs to several optimizers where it comes before one in eight of them or more; where it
 # comes more seldom, it is used again and again.
 LEAST_BATCHES = 1 / 8
+FEWEST_HALF = 4  # steps of half a run, whose memory is compared
 BEFORE = (COMMUNICATION, CHECKPOINT, OTHER)  # with none of these the first step begins
 
 
@@ -47,7 +49,8 @@ class Step(Struct):
     """Hold one step: its phases' times, `other` included, add up to its own.
 
     `spans`: when each phase but `other` ran, without the others in it.  `tokens`: of how many
-    elements the tensors of integers were that models were called with; 0: of none.
+    elements the tensors of integers were that models were called with; 0: of none.  `resident`: the
+    process's memory at its end, in bytes; 0: it is not known.
     """
 
     number: int
@@ -59,6 +62,7 @@ class Step(Struct):
     phases_cpu: dict[str, int] = made(dict)
     spans: dict[str, Spans] = made(dict)
     tokens: int = 0
+    resident: int = 0
 
     @property
     def total_ns(self) -> int:
@@ -127,6 +131,26 @@ def _n_lacking(profile: Profile) -> int:
         if frame_of[node] in optimizers:
             counted[node] += calls
     return sum(n - kept[node] for node, n in counted.items() if kept[node])
+
+
+class Growth(Record):
+    """Hold how the process's resident memory goes on with the steps, in bytes: after the `first`
+    step and the `last`, and how much more it is `per_step`, usually, after the first quarter."""
+
+    first: int
+    last: int
+    per_step: int
+
+
+def memory_growth(steps: Sequence[Step]) -> Growth | None:
+    """Return it; None: it is not known of enough steps."""
+    known = [step.resident for step in steps if step.resident]
+    later = known[len(known) // 4 :]
+    half = len(later) // 2
+    if half < FEWEST_HALF:
+        return None
+    more = median(b - a for a, b in zip(later, later[half:], strict=False))
+    return Growth(known[0], known[-1], round(more / half))
 
 
 def spans_of(step: Step, phase: str) -> Spans:
@@ -266,6 +290,7 @@ def _step(thread: int, begin: tuple[int, int] | None, spans: list[Span]) -> Step
         for span in top.flat():
             if span.phase != OTHER:
                 _add(step, span)
+            step.resident = span.call.resident or step.resident
             if span.phase == FORWARD and top.phase == FORWARD:
                 step.tokens += span.call.integers
     step.phases[OTHER] = step.total_ns - sum(step.phases.values())

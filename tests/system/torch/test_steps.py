@@ -451,3 +451,31 @@ plain(Loop())
     assert len(profile.watched_calls) == 1 + 9 + 8 * 4
     assert sum(call.raised for call in profile.watched_calls) == 1
     assert len(find_steps(profile).steps) == 8
+
+
+KEPT = """
+import torch
+net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+optimizer, total = torch.optim.SGD(net.parameters(), 0.01), 0
+for _ in range(60):
+    loss = net(torch.randn(512, 256)).square().mean()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    total = total + loss
+with open("/proc/self/statm") as file:
+    print(int(file.read().split()[1]) * 4096)
+"""
+
+
+@pytest.mark.further
+def test_what_a_loop_keeps_is_found(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Each step four activations of 512 KB at least: half of what PyTorch keeps of it."""
+    (tmp_path / "program.py").write_text(KEPT)
+    run = pyhybrid("--format", "folded", "program.py")
+    report = json.loads(pyhybrid("report", "steps", "--json").result.stdout)
+    memory = report["memory"]
+    assert memory["last"] == pytest.approx(int(run.result.stdout.splitlines()[-1]), rel=0.02)
+    assert 1.5e6 < memory["per_step"] < 6e6
+    assert [each["resident"] > 0 for each in report["steps"]] == [True] * 60
+    (found,) = (line for line in run.result.stderr.splitlines() if "resident memory" in line)
+    assert "MB in each of 60 steps" in found
