@@ -7,6 +7,7 @@ the one place where they have names.
 from typing import NamedTuple
 
 PLT = "@plt"  # at the end of a linkage stub's name
+STEP_MARK = "step"  # the region of a moment that `pyhybrid.step` makes
 TIMES = " \u00d7 "  # several threads that are one row: their name, TIMES, how many
 
 

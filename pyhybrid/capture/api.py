@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Self
 import pyhybrid
 from pyhybrid._native import enter_caller, region
 from pyhybrid.base.clock_pair import THREAD_CPU
+from pyhybrid.base.pseudo_frames import STEP_MARK
 from pyhybrid.capture import profiling_run
 from pyhybrid.capture.finisher import NO_INTERPRETER
 from pyhybrid.capture.profiling_run import Profiling
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pyhybrid.tables.profile import Profile
 
 
-__all__ = ["Profiler", "disable", "enable", "region"]
+__all__ = ["Profiler", "disable", "enable", "region", "step"]
 
 lock = threading.RLock()  # of starting and stopping
 
@@ -365,6 +366,18 @@ def disable() -> None:
         run = _command_line()
         if run:
             run.disable()
+
+
+def step(*, tokens: int | None = None, batch: int | None = None) -> None:
+    """Note how many `tokens`, and how many samples as `batch`, this step of a training takes.
+
+    Call it in the loop, before or after the work; of several calls in a step (batches of which
+    gradients are added up) the sums count.  Does nothing while no profiler runs, or where regions
+    are not kept.
+    """
+    known = {"tokens": tokens, "batch": batch}
+    mark = region(STEP_MARK, **{name: n for name, n in known.items() if n is not None})
+    enter_caller(mark).__exit__(None, None, None)
 
 
 def switch(on: bool) -> None:

@@ -33,18 +33,19 @@ WITH phase_time AS (
            CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY cpu_ns) AS BIGINT) AS cpu_ns
     FROM phase_time GROUP BY step, phase
 ), beyond AS (
-    SELECT phase_time.process AS process, phase_time.phase AS phase, usual.wall_ns AS usual_ns,
+    SELECT phase_time.process AS process, phase_time.phase AS phase, usual.wall_ns AS usual_ns, usual.cpu_ns AS usual_cpu_ns,
            phase_time.wall_ns - usual.wall_ns AS wall_ns, phase_time.cpu_ns - usual.cpu_ns AS cpu_ns
     FROM phase_time JOIN usual ON usual.step = phase_time.step AND usual.phase = phase_time.phase
 ), excess AS (
     SELECT process, phase, count(*) AS steps,
            CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY wall_ns) AS BIGINT) AS wall_ns,
            CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY cpu_ns) AS BIGINT) AS cpu_ns,
-           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY usual_ns) AS BIGINT) AS usual_ns
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY usual_ns) AS BIGINT) AS usual_ns,
+           CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY usual_cpu_ns) AS BIGINT) AS usual_cpu_ns
     FROM beyond GROUP BY process, phase
 )
 SELECT excess.process AS process, excess.phase AS phase, max(excess.steps) AS steps,
-       max(excess.usual_ns) AS usual_ns, max(excess.wall_ns) AS wall_ns, max(excess.cpu_ns) AS cpu_ns,
+       max(excess.usual_ns) AS usual_ns, max(excess.usual_cpu_ns) AS usual_cpu_ns, max(excess.wall_ns) AS wall_ns, max(excess.cpu_ns) AS cpu_ns,
        sum(CASE WHEN 2 * beyond.wall_ns >= excess.wall_ns THEN 1 ELSE 0 END) AS wall_steps,
        sum(CASE WHEN 2 * beyond.cpu_ns >= excess.cpu_ns THEN 1 ELSE 0 END) AS cpu_steps
 FROM excess JOIN beyond ON beyond.process = excess.process AND beyond.phase = excess.phase

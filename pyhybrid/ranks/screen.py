@@ -11,6 +11,7 @@ from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.phases import BACKWARD, FORWARD, OTHER
 
+MORE_TOKENS = 1.05  # times those of others: from there on they are why it computes more
 LESS = 0.95  # of what others wait: what waits less by chance is no sign
 SLOW_SHOWN, RANKS_SHOWN, MISSING_SHOWN, LABEL = 5, 16, 12, 9
 
@@ -51,7 +52,8 @@ def verdict_listing(verdict: Verdict, most: int | None = None) -> Listing:
     for note in verdict.notes:
         yield _line("note", note)
     yield ""
-    yield Table(_COLUMNS, _ordered(verdict)[: most or RANKS_SHOWN])
+    noted = any(each.tokens_per_s is not None for each in verdict.ranks)
+    yield Table(_columns(noted), _ordered(verdict)[: most or RANKS_SHOWN])
     if n > (most or RANKS_SHOWN):
         yield f"{n - (most or RANKS_SHOWN):,} more ranks (-n)"
 
@@ -77,13 +79,14 @@ def _slow_lines(slow: SlowRank, is_first: bool, waits: str) -> Iterator[str]:
     computes = [each for each in slow.reasons if each.how == "computes"]
     longer = {each.phase for each in computes} >= {FORWARD, BACKWARD}
     for reason in slow.reasons:
-        yield _line("", "  " + reason_text(reason, longer))
+        yield _line("", "  " + reason_text(reason, longer, slow.tokens_ratio or 0))
 
 
-def reason_text(reason: Reason, longer: bool = False) -> str:
+def reason_text(reason: Reason, longer: bool = False, tokens_ratio: float = 0) -> str:
     """Return `data +20 ms in 39 of 40 steps, not running (...): decode (train.py:46)`.
 
-    `longer`: the forward and the backward pass both compute more.
+    `longer`: the forward and the backward pass both compute more; `tokens_ratio`: for so many times
+    the tokens of other ranks, 0: that is not known.
     """
     phase = "between the phases" if reason.phase == OTHER else reason.phase
     words = (
@@ -101,7 +104,9 @@ def reason_text(reason: Reason, longer: bool = False) -> str:
         if reason.calls_more:
             words += " in more calls"
         elif longer and reason.phase in (FORWARD, BACKWARD):
-            words += " in as many calls (longer inputs?)"
+            words += " in as many calls"
+            more = f" ({tokens_ratio:.1f} x the tokens)" if tokens_ratio >= MORE_TOKENS else ""
+            words += more or " (longer inputs?)" * (not tokens_ratio)
     return f"{words}: {reason.function}" if reason.function else words
 
 
@@ -118,18 +123,26 @@ def _time(title: str, name: str) -> Column:
     return Column(title, 10, lambda row: getattr(row[0], name), short_time)
 
 
-_COLUMNS = [
-    Column("rank", 6, lambda row: row[0].rank),
-    Column("steps", 8, lambda row: row[0].steps),
-    _time("step", "step_ns"),
-    _time("own", "own_ns"),
-    _time("waits", "wait_ns"),
-    _time("CPU", "cpu_ns"),
-    _time("gc", "gc_ns"),
-    _time("loader", "data_ns"),
-    text("host", lambda row: row[0].host + ("" if row[0].complete else " (cut off)"), 14),
-    text("slow in", lambda row: row[1]),
-]
+def _columns(with_tokens: bool) -> list[Column]:
+    columns = [
+        Column("rank", 6, lambda row: row[0].rank),
+        Column("steps", 8, lambda row: row[0].steps),
+        _time("step", "step_ns"),
+        _time("own", "own_ns"),
+        _time("waits", "wait_ns"),
+        _time("CPU", "cpu_ns"),
+        _time("gc", "gc_ns"),
+        _time("loader", "data_ns"),
+        text("host", lambda row: row[0].host + ("" if row[0].complete else " (cut off)"), 14),
+        text("slow in", lambda row: row[1]),
+    ]
+    if with_tokens:
+        columns.insert(3, Column("tokens/s", 10, lambda row: _rate(row[0].tokens_per_s)))
+    return columns
+
+
+def _rate(tokens_per_s: float | None) -> str:
+    return "" if tokens_per_s is None else f"{tokens_per_s:,.0f}"
 
 
 def query_listing(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Listing:

@@ -26,7 +26,7 @@ from pyhybrid.views.training.phases import BACKWARD, COMMUNICATION, OTHER, frame
 from pyhybrid.views.training.slow_steps import gc_ns
 from pyhybrid.views.training.steps import Step, steps_of
 
-SCHEMA = 1  # of these tables: in each row, so that files of several may lie together
+SCHEMA = 2  # of these tables: in each row, so that files of several may lie together
 # Phases with columns of their own; what later versions add is part of `other`.
 PHASES = (
     *("data", "forward", "backward", "optimizer", "zero_grad", COMMUNICATION, "checkpoint"),
@@ -88,11 +88,12 @@ _ALL = (
         "name VARCHAR, begin_ns BIGINT, end_ns BIGINT, busy_ns BIGINT, attributes VARCHAR",
         "name, process, begin_ns",
     ),
-    # begin_ns is the time of day; wait_ns is the part of wall_ns that waited for other ranks.
+    # begin_ns is the time of day; wait_ns is the part of wall_ns that waited for other ranks;
+    # tokens, and samples as batch: null where they are not known (views/training/steps.py).
     _table(
         "step",
         "step INTEGER, begin_ns BIGINT, wall_ns BIGINT, cpu_ns BIGINT, wait_ns BIGINT, "
-        f"gc_ns BIGINT, {_PHASE_TIMES}",
+        f"gc_ns BIGINT, {_PHASE_TIMES}, tokens BIGINT, batch BIGINT",
         "process, step",
     ),
     # Calls of a step that wait for other ranks, by function.
@@ -328,6 +329,7 @@ class _Made:
                     *(key, at, step.begin_ns + self.to_unix_ns, step.total_ns, step.cpu_ns),
                     *(wait_ns, gc_ns(garbage, step)),
                     *(ns for phase in PHASES for ns in (wall[phase], cpu[phase])),
+                    *(step.tokens or None, step.batch or None),
                 )
             )
         rows["wait"] += self._wait_rows(key, steps)

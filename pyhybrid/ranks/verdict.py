@@ -24,8 +24,8 @@ MOST_STEPS = 0.8  # of a rank's steps: in so many it has to be slow
 LEAST_STEPS = 8
 BURSTS = 0.1  # of a rank's steps: in so many it has to wait long for its loader
 # Of what it took more: from there on it computes.  Where processors lack, all that computes takes
-# several times its CPU time.
-RAN = 0.2
+# many times its CPU time: then from RAN_LEAST on, if its CPU time grew by half as much as its time.
+RAN, RAN_LEAST, GROWS = 0.2, 0.05, 0.5
 IN_FUNCTION = 0.5  # of what a phase took more: a function that has it is named
 ALL, CANDIDATES, USUAL, COMPARED = 256, 8, 64, 16  # ranks that are looked at step by step
 GARBAGE = "garbage collection"
@@ -53,7 +53,10 @@ class Reason(Struct):
 
 
 class SlowRank(Struct):
-    """Hold a rank that is slow: `more_ns` of each step, `share` of it; the largest reason first."""
+    """Hold a rank that is slow: `more_ns` of each step, `share` of it; the largest reason first.
+
+    `tokens_ratio`: so many times the tokens of other ranks are in its steps; null: not known.
+    """
 
     rank: int
     host: str
@@ -61,10 +64,12 @@ class SlowRank(Struct):
     more_ns: int
     share: float
     reasons: list[Reason] = made(list)
+    tokens_ratio: float | None = None
 
 
 class RankFigures(Record):
-    """Hold figures of a rank, of a step on average; `wait_ns`: for other ranks."""
+    """Hold figures of a rank, of a step on average; `wait_ns`: for other ranks; `tokens_per_s`: of
+    the steps of which the program noted how many, null: of none."""
 
     rank: int
     host: str
@@ -76,6 +81,7 @@ class RankFigures(Record):
     cpu_ns: int
     gc_ns: int
     data_ns: int
+    tokens_per_s: float | None
     file: str
     complete: bool
 
@@ -229,6 +235,7 @@ class Judged:
             cpu_ns=cpu,
             gc_ns=gc,
             data_ns=data,
+            tokens_per_s=_ratio(sums.get("tokens"), sums.get("tokens_wall_ns"), 1e9),
             file=process["file"],
             complete=bool(process["complete"]),
         )
@@ -272,7 +279,7 @@ class Judged:
             if more_ns < least_ns:
                 continue
             in_steps = row["wall_steps"] if wall_ns >= cpu_ns else row["cpu_steps"]
-            how = "computes" if cpu_ns >= RAN * more_ns else "waits"
+            how = "computes" if _computes(row, more_ns, cpu_ns) else "waits"
             figures = (more_ns, row["usual_ns"], cpu_ns, row["steps"], in_steps, how)
             found[row["process"]].append(Reason(row["phase"], *figures))
         self._add_bursts(found, processes)
@@ -284,7 +291,9 @@ class Judged:
                 reasons.sort(key=lambda each: (-each.more_ns, each.phase))
                 of = self.main[self.rank_of[process]]
                 share = more_ns / (self.step_ns or 1)
-                slow.append(SlowRank(of["rank"], of["host"], of["pid"], more_ns, share, reasons))
+                where = of["rank"], of["host"], of["pid"]
+                ratio = self._tokens_ratio(process)
+                slow.append(SlowRank(*where, more_ns, share, reasons, ratio))
         slow.sort(key=lambda each: (-each.more_ns, each.rank))
         usual = [key for key in processes if key not in found][:COMPARED]
         named = slow[:CANDIDATES]
@@ -296,6 +305,17 @@ class Judged:
         if slow and len(processes) < len(self.sums):
             self._note_alike(slow, len(processes))
         return slow
+
+    def _tokens_ratio(self, process: int) -> float | None:
+        """Return its tokens of a step as so many times the usual number."""
+        means = {key: self._tokens(row) for key, row in self.sums.items() if key != process}
+        usual = sorted(n for n in means.values() if n is not None)
+        own = self._tokens(self.sums[process])
+        return _ratio(own, usual[(len(usual) - 1) // 2]) if usual else None
+
+    @staticmethod
+    def _tokens(row: dict[str, Any]) -> float | None:
+        return _ratio(row["tokens"], row["tokens_steps"])
 
     def _note_alike(self, slow: Sequence[SlowRank], n: int) -> None:
         """Note how many ranks there may be that are slow, where not all were looked at."""
@@ -416,6 +436,17 @@ class Judged:
         for each in reasons:
             if each.phase == BACKWARD and forward and each.how == "computes" == forward.how:
                 each.function = forward.function
+
+
+def _computes(excess: dict[str, Any], more_ns: int, cpu_ns: int) -> bool:
+    """Does a rank compute in what it takes more in a phase?"""
+    usual_ns, usual_cpu_ns = excess["usual_ns"], excess["usual_cpu_ns"]
+    grows = cpu_ns * usual_ns >= GROWS * more_ns * usual_cpu_ns > 0
+    return cpu_ns >= (RAN_LEAST if grows else RAN) * more_ns
+
+
+def _ratio(n: float | None, of: float | None, unit: float = 1) -> float | None:
+    return n * unit / of if n is not None and of else None
 
 
 def label(name: dict[str, Any]) -> str:

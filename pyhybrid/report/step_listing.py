@@ -3,7 +3,7 @@ slow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from pyhybrid.base.quantiles import quantile
@@ -71,8 +71,9 @@ class StepReport(Record):
     as those of a phase; null: next to nothing.  `trains`: else a step is a call of a model, with
     what ran since the one before, and `calls` are their times by kind.  `tokens`: that models were
     called with in all steps (the elements of a tensor of integers), the new ones where a decode
-    loop gives all again; 0: none are known.  `memory`: that of the process, with the steps; null:
-    it is not known.
+    loop gives all again, or as the program noted; 0: none are known.  `tokens_per_s`, and samples
+    as `batch_per_s`: of the steps of a training of which they are known; null: of none.  `memory`:
+    that of the process, with the steps; null: it is not known.
     """
 
     n_steps: int
@@ -88,6 +89,8 @@ class StepReport(Record):
     n_lacking: int
     gpu_steps: int
     gc: PhaseFigures | None
+    tokens_per_s: float | None
+    batch_per_s: float | None
     functions: list[InPhase]
     slowest: list[SlowStep]
     steps: list[dict[str, object]]
@@ -156,6 +159,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
             "gpu": gpu.get(step.number),
             "gc_ns": gc_ns(garbage, step),
             "tokens": step.tokens,
+            "batch": step.batch,
             "resident": step.resident,
         }
         for step in found.steps
@@ -175,6 +179,8 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
         found.n_lacking,
         len(gpu),
         _gc_figures(found, garbage),
+        per_second((s.tokens, s.total_ns) for s in found.steps if found.trains),
+        per_second((s.batch, s.total_ns) for s in found.steps if found.trains),
         _in_phases(profile),
         slow_steps.slowest(n_slowest or SLOWEST),
         steps,
@@ -208,6 +214,13 @@ def _figures(found: Steps, gpu: list[dict[str, int]]) -> dict[str, PhaseFigures]
     return figures
 
 
+def per_second(counts: Iterable[tuple[int, int]]) -> float | None:
+    """Return how many there are in a second, of counts with the ns that each took; None: there are
+    none."""
+    known = [(n, ns) for n, ns in counts if n]
+    return sum(n for n, _ in known) * 1e9 / (sum(ns for _, ns in known) or 1) if known else None
+
+
 def _gc_figures(found: Steps, garbage: Garbage) -> PhaseFigures | None:
     each = [gc_ns(garbage, step) for step in found.steps]
     all_ns = sum(step.total_ns for step in found.steps) or 1
@@ -221,7 +234,9 @@ def step_listing(report: StepReport) -> Listing:
     figures = report.phases
     whole = figures[STEP_COLUMN]
     of = "of a training" if report.trains else "of inference, calls of a model"
-    yield f"{report.n_steps:,} steps {of}: median {short_time(whole.median_ns)}"
+    rates = {"tokens": report.tokens_per_s, "samples": report.batch_per_s}
+    speed = "".join(f", {rate:,.0f} {name} a second" for name, rate in rates.items() if rate)
+    yield f"{report.n_steps:,} steps {of}: median {short_time(whole.median_ns)}{speed}"
     if report.calls:
         yield Table(_CALL_COLUMNS, report.calls)
     width = max(10, *(len(name) + 1 for name in figures))

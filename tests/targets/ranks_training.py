@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
+import pyhybrid
+
 fault, n_steps, slow_rank = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -62,6 +64,7 @@ def collate_labels():
 
 def step(model, batch, optimizer):
     optimizer.zero_grad()
+    pyhybrid.step(tokens=batch.shape[0] * batch.shape[1], batch=len(batch))
     loss = model(batch).square().mean()
     loss.backward()
     for parameter in model.parameters():

@@ -42,9 +42,12 @@ def rank_rows(
     gc_steps: Iterable[int] = (),
     began_ns: int = HOUR_NS,
     host: str = "node0",
+    tokens: int | None = None,
+    ran: float = 0.9,
 ) -> Rows:
     """The tables of one rank, of whose steps each `every`-th takes `more_ns` in a phase, a part of
     it CPU time; in `gc_steps` a collection takes 20 ms more.  Others wait: all steps last as long.
+    `ran`: so much of its usual time is CPU time.
     """
     rows: Rows = {name: [] for name in TABLES}
     process = content_id(host, rank, began_ns)
@@ -68,12 +71,12 @@ def rank_rows(
         busy = 0
         for name, percent in USUAL.items():
             ns = round(STEP_NS * percent / 100 * (1 + 0.3 * noise(rank, step, name)))
-            ran = 0.9 * ns
+            cpu_ns = ran * ns
             if name == phase and step % every == 0:
-                ns, ran = ns + more_ns, ran + cpu * more_ns
+                ns, cpu_ns = ns + more_ns, cpu_ns + cpu * more_ns
             if name == "forward" and step in gc_steps:
-                ns, ran = ns + 20_000_000, ran + 20_000_000
-            times |= {f"{name}_ns": ns, f"{name}_cpu_ns": round(ran)}
+                ns, cpu_ns = ns + 20_000_000, cpu_ns + 20_000_000
+            times |= {f"{name}_ns": ns, f"{name}_cpu_ns": round(cpu_ns)}
             busy += ns
         wait_ns = 2 * STEP_NS - busy
         rows["step"].append(
@@ -86,6 +89,7 @@ def rank_rows(
                 wait_ns=wait_ns,
                 gc_ns=20_000_000 * (step in gc_steps),
                 communication_ns=wait_ns,
+                tokens=tokens,
                 **times,
             )
         )

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from trainings import Training
 
-from pyhybrid.tables import WatchedCall
+from pyhybrid.base.pseudo_frames import STEP_MARK
+from pyhybrid.tables import Call, WatchedCall
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.phases import all_phases, phase_spans
 from pyhybrid.views.training.steps import Steps, find_steps
@@ -74,6 +75,37 @@ def test_evaluations_between_steps(tmp_path: Path, calls: str, n: int, in_steps:
     assert len(steps) == n
     assert sum(len(step.spans.get("evaluation", [])) for step in steps) == in_steps
     assert all(len(step.spans["forward"]) == 1 for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("calls", "tokens"),
+    [
+        ("d+fbo" * 4, [10, 20, 30, 40]),
+        ("dfbo+" * 4, [10, 20, 30, 40]),  # before the next one's work
+        ("+dfbo" * 4, [20, 30, 40, 0]),  # the first is of no step
+        ("df+bdf+bo" * 2, [30, 70]),  # gradients are added up
+        ("dfbo" * 2, [0, 0]),
+    ],
+)
+def test_tokens_that_the_program_notes(tmp_path: Path, calls: str, tokens: list[int]) -> None:
+    with recorded(tmp_path / "a.spool", calls.replace("+", "")) as profile:
+        (between,) = (each for each in profile.frames.values() if each.name == "between")
+        mark = between._replace(kind="region", name=STEP_MARK)
+        frames = {**profile.frames, between.id: mark}
+        node = profile.nodes.frame.index(between.id)
+        at, marks = 0, list[Call]()
+        ends = [each.end_ns for each in profile.watched_calls]
+        for letter in calls:
+            if letter != "+":
+                at += 1
+                continue
+            now = (ends[at - 1] if at else profile.watched_calls[0].begin_ns - 3) + 2
+            n = f'{{"tokens": {10 * len(marks) + 10}, "batch": true}}'
+            times = now, now + 1, 1
+            marks.append(Call(len(marks) + 1, 1, node, *times, "returned", n, None, 1))
+        steps = find_steps(profile.replaced({Call: marks}, frames=frames)).steps
+    assert [step.tokens for step in steps] == tokens
+    assert {step.batch for step in steps} == {0}
 
 
 def test_each_phase_has_its_color_on_the_page() -> None:

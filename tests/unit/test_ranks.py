@@ -73,6 +73,28 @@ def test_the_slow_one_is_named(tmp_path: Path, phase: str, cpu: float, how: str,
     assert text.splitlines()[1].startswith("slow     rank 1 (pid 101 on node0): ")
 
 
+@pytest.mark.parametrize(("cpu", "how"), [(0.1, "computes"), (0.0, "waits")])
+def test_where_processors_lack_what_computes_grows_alike(
+    tmp_path: Path, cpu: float, how: str
+) -> None:
+    """It has a processor for a tenth of the time, with longer inputs as without."""
+    slow = rank_rows(1, 4, 12 * MS, "forward", cpu, ran=0.1)
+    save(tmp_path, [slow, *(rank_rows(rank, 4, ran=0.1) for rank in (0, 2, 3))])
+    (found,) = verdict(tmp_path).slow
+    assert [(each.phase, each.how) for each in found.reasons] == [("forward", how)]
+
+
+def test_tokens_are_shown_and_are_why(tmp_path: Path) -> None:
+    usual = [rank_rows(rank, 4, tokens=1000) for rank in (0, 2, 3)]
+    save(tmp_path, [rank_rows(1, 4, 12 * MS, "forward", 1, tokens=1900), *usual])
+    found = verdict(tmp_path)
+    assert [each.tokens_per_s for each in found.ranks] == [5000, 9500, 5000, 5000]
+    assert found.slow[0].tokens_ratio == 1.9
+    found.slow[0].reasons.append(found.slow[0].reasons[0].replaced(phase="backward"))
+    text = "\n".join(shown(verdict_listing(found)))
+    assert "in as many calls (1.9 x the tokens)" in text and "tokens/s" in text
+
+
 def test_garbage_of_one_rank_and_of_ranks_in_turn(tmp_path: Path) -> None:
     one, turns = tmp_path / "one", tmp_path / "turns"
     save(one, (rank_rows(r, 4, gc_steps=range(0, N_STEPS, 4) if r == 2 else ()) for r in range(4)))

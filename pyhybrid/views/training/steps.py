@@ -11,11 +11,13 @@ wall-clock and CPU time of the thread that runs the steps.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
+from pyhybrid.base.pseudo_frames import STEP_MARK
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables.profile import Profile, made_once
@@ -43,14 +45,16 @@ from pyhybrid.views.training.phases import (
 LEAST_BATCHES = 1 / 8
 FEWEST_HALF = 4  # steps of half a run, whose memory is compared
 BEFORE = (COMMUNICATION, CHECKPOINT, OTHER)  # with none of these the first step begins
+WORK = (DATA, FORWARD, BACKWARD)  # with the first of these the work of a step begins
 
 
 class Step(Struct):
     """Hold one step: its phases' times, `other` included, add up to its own.
 
-    `spans`: when each phase but `other` ran, without the others in it.  `tokens`: of how many
-    elements the tensors of integers were that models were called with; 0: of none.  `resident`: the
-    process's memory at its end, in bytes; 0: it is not known.
+    `spans`: when each phase but `other` ran, without the others in it.  `tokens`: as the program
+    noted (`pyhybrid.step`), else of how many elements the tensors of integers were that models were
+    called with; 0: of none.  `batch`: how many samples, as the program noted; 0: it did not.
+    `resident`: the process's memory at its end, in bytes; 0: it is not known.
     """
 
     number: int
@@ -62,6 +66,7 @@ class Step(Struct):
     phases_cpu: dict[str, int] = made(dict)
     spans: dict[str, Spans] = made(dict)
     tokens: int = 0
+    batch: int = 0
     resident: int = 0
 
     @property
@@ -106,6 +111,7 @@ def steps_of(profile: Profile) -> Steps | None:
     steps.sort(key=lambda step: step.begin_ns)
     for number, step in enumerate(steps):
         step.number = number
+    _add_marks(profile, steps)
     ran = {phase for step in steps for phase in step.phases}
     phases = [phase for phase in all_phases() if phase in ran]
     return Steps(steps, phases, between_ns, _n_lacking(profile), is_training)
@@ -310,3 +316,41 @@ def _add(step: Step, span: Span) -> None:
     own.append((since, call.end_ns))
     step.phases[span.phase] = step.phases.get(span.phase, 0) + wall + call.end_ns - since
     step.phases_cpu[span.phase] = step.phases_cpu.get(span.phase, 0) + cpu
+
+
+# --- what the program notes of them ---------------------------------------------------------------
+
+
+def _add_marks(profile: Profile, steps: list[Step]) -> None:
+    """Add what `pyhybrid.step` noted in each: after its work began, and before that of the next."""
+    marks = {
+        each.id
+        for each in profile.frames.values()
+        if (each.kind, each.name) == ("region", STEP_MARK)
+    }
+    if not marks:
+        return
+    of_thread: defaultdict[int, list[Step]] = defaultdict(list)
+    for step in steps:
+        of_thread[step.thread].append(step)
+    sums = Counter[tuple[int, str]]()
+    begins = {thread: [_work_ns(step) for step in each] for thread, each in of_thread.items()}
+    for call in profile.calls:
+        if profile.nodes.frame[call.node] not in marks or not call.attributes:
+            continue
+        at = bisect_right(begins.get(call.thread, []), call.begin_ns) - 1
+        if at < 0:
+            continue
+        step, attributes = of_thread[call.thread][at], json.loads(call.attributes)
+        for name in ("tokens", "batch"):
+            if type(attributes.get(name)) is int:
+                sums[step.number, name] += attributes[name]
+    for (number, name), n in sums.items():
+        setattr(steps[number], name, n)
+
+
+def _work_ns(step: Step) -> int:
+    """Return when the work of a step began: after the optimizer before it there may be a mark."""
+    return min(
+        (each[0][0] for phase in WORK if (each := step.spans.get(phase))), default=step.begin_ns
+    )

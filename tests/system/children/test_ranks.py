@@ -73,6 +73,8 @@ def test_each_rank_for_itself(tmp_path: Path, fault: str) -> None:
     assert {each["steps"] for each in found["ranks"]} == {int(STEPS)}
     first = printed(tmp_path, "ranks", "out.ranks").splitlines()[:4]
     assert function in "\n".join(first) and f"rank {SLOW} " in first[1]
+    assert found["slow"][0]["tokens_ratio"] == (2 if fault == "sequence" else 1)
+    assert all(each["tokens_per_s"] > 0 for each in found["ranks"])
     assert f"{fault} {STEPS}" in printed(tmp_path, "ranks", "--rank", str(SLOW), "out.ranks")
 
 
