@@ -46,7 +46,7 @@ settings.load_profile("ours")
 OTHERS = re.compile(
     r"PYTHON(?!DONTWRITEBYTECODE$|MALLOC$|_JIT$)|PYHYBRID_CONFIG$"
     r"|(OMP|GOMP|KMP|MKL|OPENBLAS|NUMBA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|MALLOC|GLIBC|RUST)_"
-    r"|(LTTNG|TRACY|DEBUGINFOD|PERFSTUBS|PERFFLOW|FLUX|SLURM|LSB|LS|INTEL|NVTX|COVERAGE|RAY)_"
+    r"|(LTTNG|TRACY|DEBUGINFOD|PERFSTUBS|PERFFLOW|FLUX|SLURM|MV2|JSM|MPI|LSB|LS|INTEL|NVTX|COVERAGE|RAY)_"
     r"|(LC|XDG|PIP|IPYTHON|JUPYTER|OMPI|PMI)_|(LOCAL_)?RANK$|WORLD_SIZE$|LANG|TZ$|COLUMNS$|LINES$|TERM$|(NO|FORCE)_COLOR$|PAGER$"
 )
 HOME = "" if WORKER else tempfile.mkdtemp(prefix="pyhybrid-home-")  # what programs keep there
@@ -111,6 +111,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "hatchet": lambda: importlib.util.find_spec("hatchet") is not None,
     "nbclient": lambda: all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
+    "mpirun": lambda: shutil.which("mpirun") is not None,
     "ranks": lambda: importlib.util.find_spec("duckdb") is not None,
     "spark": lambda: importlib.util.find_spec("pyspark") is not None and works("java", "-version"),
     "servers": lambda: all(map(importlib.util.find_spec, ("gunicorn", "distributed", "celery"))),
@@ -133,7 +134,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
 VIEWERS = f"{os.path.dirname(__file__)}/viewers/node_modules"  # scripts/node_modules.sh
 ROOTS = ["root", "bpftrace", "bcc"]  # nobody else has them
 MAY_LACK = {
-    *("interpreter_symbols", "plain_build", "ray", "servers", "spark"),
+    *("interpreter_symbols", "mpirun", "plain_build", "ray", "servers", "spark"),
     *(ROOTS if TEST_AS == "user" else []),
     *(["tracy"] if sys.version_info >= (3, 14) else []),  # requirements/test.txt
     *(["hatchet"] if sys.version_info >= (3, 13) else []),  # the same

@@ -34,13 +34,18 @@ UNWANTED = "not chosen"  # why one is left out: --children names others
 LEFT_OUT, TAKEN = "left-out", "taken"  # files in the folder, beside the spools
 RENEWED_S = 1.0  # how long what the folder takes is believed
 
-# Of one process among others: what launchers give it (torchrun, MPI, Slurm, accelerate), by keys of
-# the profile's meta data.
-RANK_VARIABLES = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
+# What launchers give a process: its rank, that on its node, and how many there are.  The first one
+# counts of which rank and size are set: srun may start torchrun, a job of Slurm's mpirun.
+RANK_VARIABLES = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),  # torchrun, accelerate, DeepSpeed, Ray Train
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE"),  # MVAPICH
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),  # MPICH, Intel MPI, PALS
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE"),  # jsrun
+    ("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"),  # flux run
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"),  # srun; a batch script has no size
+)
+RANK_KEYS = "rank", "local_rank", "world_size"  # of the profile's meta data
 
 
 class Parts:
@@ -181,23 +186,28 @@ def program_of(argv: Sequence[str], executable: str | None = None) -> str:
 
 def rank_of_several() -> int | None:
     """Return this process's rank among others that a launcher started; None: there are none."""
-    known = _ranks()
-    return known.get("rank") if known.get("world_size", 1) > 1 else None
+    known = ranks()
+    return known["rank"] if known.get("world_size", 1) > 1 else None
 
 
-def _ranks() -> dict[str, int]:
-    known = {}
-    for key, names in RANK_VARIABLES.items():
-        value = next((os.environ[name] for name in names if name in os.environ), "")
-        if value.isascii() and value.isdigit():
-            known[key] = int(value)
-    return known
+def ranks() -> dict[str, int]:
+    """Return what a launcher gave this process, by RANK_KEYS; empty: nothing."""
+    for names in RANK_VARIABLES:
+        values = zip(RANK_KEYS, map(os.environ.get, names), strict=True)
+        known = {key: int(text) for key, text in values if text and _is_number(text)}
+        if {"rank", "world_size"} <= known.keys():
+            return known
+    return {}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def identity(how: str) -> dict[str, Any]:
     """Return what a process is among those of its run, as meta data: `how` it began."""
     known: dict[str, Any] = {"how": how, "ppid": getppid(), "before_ns": process_time_ns()}
-    known |= _ranks()
+    known |= ranks()
     name = forked_name() if how == "fork" else ""
     return {**known, "name": name} if name else known
 

@@ -481,7 +481,10 @@ class Profiling:
             **known,
         }
         meta |= self.children.figures() | (self.processor.figures() if self.processor else {})
-        meta |= {"name": name} if self.how and (name := children.current_name()) else {}
+        if self.how:
+            meta |= {"name": name} if (name := children.current_name()) else {}
+            with suppress(Exception):  # the program may have taken `os.environ` apart
+                meta |= children.ranks()  # of workers that get theirs when they have begun (Ray)
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
         with suppress(Exception):  # it is profiled without their terms

@@ -186,7 +186,9 @@ class Ranks(Engine):
 
     def _collect(self, profiles: Sequence[str]) -> None:
         """Write the tables of profiles that are newer than these."""
-        for path in profiles:
+        for found in profiles:
+            # What ended meanwhile is no part any more.
+            path = found if os.path.exists(found) else found.removesuffix(".part")
             done = _collected(self.tables_folder, path)
             if done and not _is_newer(path, than=done):
                 continue
