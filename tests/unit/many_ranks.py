@@ -1,12 +1,8 @@
-"""Ranks that nobody ran: rows of their tables, and whole folders of them made of a real one.
-
-many_ranks.py FOLDER.ranks INTO RANKS     copies of a real run's ranks, each a bit other
-"""
+"""Ranks that nobody ran: rows of their tables, and whole folders of them made of a real one."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +12,7 @@ from pyhybrid.ranks.tables import TABLES, Rows, content_id
 STEP_NS, N_STEPS = 100_000_000, 20
 USUAL = {"data": 2, "forward": 30, "backward": 50, "optimizer": 3, "other": 5}  # % of a step
 HOUR_NS = 3_600_000_000_000
+DAY_NS = 24 * HOUR_NS
 LOG, STEP = content_id("log"), content_id("step")
 
 
@@ -116,12 +113,23 @@ def save(folder: Path | str, ranks: Iterable[Rows], name: str = "node") -> None:
         write(connection, str(folder), name, every)
 
 
-def copies(source: str, into: str, n: int, slow: int, of_file: int = 8) -> None:
-    """Write the ranks of a folder again and again until there are `n`, in files of so many: all
-    times are a bit other in each, and the same whenever they are made."""
+def copies(
+    source: str, into: str, n: int, slow: int, runs: int = 1, of_file: int = 8, threads: int = 0
+) -> None:
+    """Write the ranks of a folder again and again until there are `n`, in files of so many, and as
+    many again for each of `runs`, a day apart: all times are a bit other in each, and the same
+    whenever they are made.  Call paths, most of all rows, are of the last run alone."""
     ranks = Ranks(source)
+    ranks.execute(f"SET threads = {threads or len(os.sched_getaffinity(0))}")
+    for run in range(runs):
+        _copy_run(ranks, into, n, slow, run, of_file, {"path"} if run < runs - 1 else set())
+
+
+def _copy_run(
+    ranks: Ranks, into: str, n: int, slow: int, run: int, of_file: int, without: set[str]
+) -> None:
     for table, declared in TABLES.items():
-        if not ranks.files[table]:
+        if not ranks.files[table] or table in without:
             continue
         os.makedirs(os.path.join(into, table), exist_ok=True)
         there = [rank for (rank,) in ranks.execute("SELECT rank FROM process WHERE steps > 0")]
@@ -131,7 +139,8 @@ def copies(source: str, into: str, n: int, slow: int, of_file: int = 8) -> None:
         columns = []
         for name in declared.columns:
             if name == "process":
-                columns.append("xor(t.process, made.rank::BIGINT * 7919) AS process")
+                other = f"made.rank::BIGINT * 7919 + {run * 15_485_863}"
+                columns.append(f"xor(t.process, {other}) AS process")
             elif table == "process" and name in ("rank", "local_rank"):
                 columns.append(f"made.rank::INTEGER AS {name}")
             elif table == "process" and name == "world_size":
@@ -139,13 +148,15 @@ def copies(source: str, into: str, n: int, slow: int, of_file: int = 8) -> None:
             elif table == "process" and name == "host":
                 columns.append(f"'node' || (made.rank // {of_file}) AS host")
             elif name.endswith("_ns") and name not in ("began_ns", "begin_ns"):
-                factor = "(1 + (hash(made.rank, 1) % 1000)::DOUBLE / 100000)"
+                factor = f"(1 + (hash(made.rank, {run + 1}) % 1000)::DOUBLE / 100000)"
                 columns.append(f"(t.{name} * {factor})::BIGINT AS {name}")
+            elif name in ("began_ns", "begin_ns"):
+                columns.append(f"t.{name} + {run * DAY_NS} AS {name}")
             else:
                 columns.append(f't."{name}"')
         for first in range(0, n, of_file):
             last = min(n, first + of_file)
-            path = os.path.join(into, table, f"node{first // of_file}-1-1.parquet")
+            path = os.path.join(into, table, f"node{first // of_file}-{run + 1}-1.parquet")
             ranks.execute(
                 f"COPY (SELECT {', '.join(columns)} FROM range({first}, {last}) AS made(rank) "
                 f"JOIN (SELECT process AS key, rank AS number FROM process WHERE steps > 0) "
@@ -153,7 +164,3 @@ def copies(source: str, into: str, n: int, slow: int, of_file: int = 8) -> None:
                 f'JOIN "{table}" AS t ON t.process = real.key) TO {quoted(path)} '
                 "(FORMAT parquet, COMPRESSION zstd)"
             )
-
-
-if __name__ == "__main__":
-    copies(*sys.argv[1:3], *map(int, sys.argv[3:]))
