@@ -181,6 +181,9 @@ def assembled_of(
             "nothing was profiled (-p): `pyhybrid.enable()` in the program begins it, or a test "
             "with the fixture pyhybrid_profile"
         )
+    if spool.meta.get("start_at") and not sampled and not exact:
+        when = spool.meta["start_at"]
+        notes.append(f"nothing was profiled: the program ended before --start-at {when}")
     sampled_threads = [t for index, t in spool.threads.items() if threads[index].stacks()]
     notes += [
         f"--wall-thread {pattern}: no thread of this name was sampled"

@@ -23,7 +23,7 @@ import pyhybrid
 from pyhybrid._native import enter_caller, region
 from pyhybrid.base.clock_pair import THREAD_CPU
 from pyhybrid.base.pseudo_frames import STEP_MARK
-from pyhybrid.capture import profiling_run
+from pyhybrid.capture import profiling_run, start_at
 from pyhybrid.capture.finisher import NO_INTERPRETER
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.run_part import RunPart
@@ -378,6 +378,7 @@ def step(*, tokens: int | None = None, batch: int | None = None) -> None:
     known = {"tokens": tokens, "batch": batch}
     mark = region(STEP_MARK, **{name: n for name, n in known.items() if n is not None})
     enter_caller(mark).__exit__(None, None, None)
+    start_at.mark()
 
 
 def switch(on: bool) -> None:

@@ -47,6 +47,7 @@ def describe(
         "args": list(settings.arguments),
         "usage": list(settings.usage),
         "paused": settings.paused,
+        "start_at": settings.start_at if settings.begins_later else None,
         "usage_of": [name for _, name in USAGE_KIND.of_functions(settings.usage)],
         "function_tables": [table["name"] for table in settings.function_settings],
         "slower_than": settings.slower_than,

@@ -14,7 +14,7 @@ from posix import getpid, strerror  # at the end `os` may have others
 
 from pyhybrid.base.clock_pair import clock_pair
 from pyhybrid.base.light import suppress, to_json
-from pyhybrid.capture import children, machine
+from pyhybrid.capture import children, machine, start_at
 from pyhybrid.capture.finisher import (
     Finisher,
     as_bytes,
@@ -192,7 +192,8 @@ class Profiling:
             gpu = Part.numbers(asked[GPU]) if GPU in asked else None
             modules, steps = "modules" in asked, "steps" in asked
             compilers, shapes = "compilers" in asked, "shapes" in asked
-            hooks.watch(self.native, modules, steps, compilers, shapes, gpu)
+            begins = start_at.package_begins if self.settings.begins_later else None
+            hooks.watch(self.native, modules, steps, compilers, shapes, gpu, begins)
 
     def _pause_frameworks(self) -> None:
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
@@ -230,7 +231,7 @@ class Profiling:
         self.native.forget()
         self.claim.close()
         if self.parts and self.native.child_records():
-            paused = self.paused
+            paused = self.paused and (self.settings.paused or not self.settings.begins_later)
             with suppress(Exception):
                 if not self._wants(children.forked_name()):
                     self.parts.leave_out(children.UNWANTED)
@@ -324,7 +325,7 @@ class Profiling:
 
         global of_command_line
         of_command_line = self
-        self._n_enabled = int(not self.settings.paused)
+        self._n_enabled = int(not self.settings.begins_later)
         self._profile_children()
         self.native.prepare_exit()
         atexit.register(self.native.at_exit, _signal, self._finish_and_go)
@@ -335,6 +336,15 @@ class Profiling:
     def _finish_and_go(self, ends: bool) -> None:
         """Finish; where the interpreter `ends`, while it is taken down."""
         self.finish(waits=not ends)
+
+    def begin(self) -> None:
+        """Begin with the program, or as the options want."""
+        if self.settings.start_at is not None:
+            if start_at.await_step(self.settings.start_at, self.enable):
+                return
+            start_at.await_moment(self.settings.start_at)
+        if not self.settings.paused:
+            self.resume()
 
     def pause(self) -> None:
         """Record neither samples nor events until `resume`."""

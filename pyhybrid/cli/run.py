@@ -158,4 +158,4 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     else:
         run_bare(program)
     job.prepare()
-    return job, profiling.resume if profiling and not asked["paused"] else lambda: None
+    return job, profiling.begin if profiling else lambda: None

@@ -77,6 +77,7 @@ TAKE_VALUES = (
         "--mode",
         "--ranks",
         "--regions",
+        "--start-at",
     ),
     *("--ring-bytes", "--torch", "--tracy", "--unwinder", "--usage", "--wall-thread"),
 )

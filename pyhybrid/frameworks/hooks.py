@@ -12,6 +12,7 @@ from pyhybrid.base.own_modules import Ours
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 TORCH_MODULE = "torch.nn.modules.module"
@@ -25,11 +26,13 @@ def watch(
     compilers: bool,
     shapes: bool,
     gpu: tuple[int, int] | None,
+    begins: Callable[[CodeType], object] | None = None,
 ) -> None:
     """Register a framework with `native` (pyhybrid._native), now or once it is imported: its
     `objects`, the functions that `steps` are made of, and its compilers, unless what `compilers`
     call is to be counted.  `shapes`: those of its operators are noted.  `gpu`: of how many of each
-    so many steps the GPU's work is recorded; None: of none."""
+    so many steps the GPU's work is recorded; None: of none.  `begins` is called with the code of
+    the framework's package when that is being imported."""
 
     links = objects or gpu  # what a backward pass does to what made it
     if gpu:
@@ -64,7 +67,12 @@ def watch(
         with Ours():
             from pyhybrid.frameworks import torch
         register(torch.method_in(code), code.co_filename)
-        package = torch.package_that_runs() if links or shapes or steps else None
+        awaits = links or shapes or steps
+        package = torch.package_that_runs() if awaits or begins else None
+        if begins and package:
+            begins(package)
+        if not awaits:
+            return
         if package is not None and not native.await_end(package, begin) and shapes:
             torch.no_shapes(native, "nothing tells when PyTorch is imported (-t, --include)")
 

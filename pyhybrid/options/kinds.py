@@ -148,6 +148,32 @@ class Part(Kind):
             raise UsageError(f"{option} is so many of each so many, like 10/100, not {value!r}")
 
 
+class StartAt(Kind):
+    """Accept None, a number of steps, `step=100`, or full seconds of the time of day, `/10s`."""
+
+    @staticmethod
+    def step(value: str | None) -> int:
+        """Return after how many steps; 0: that is not asked for."""
+        return _count(value, "step=", "")
+
+    @staticmethod
+    def every_s(value: str | None) -> int:
+        """Return of how many seconds a full number; 0: that is not asked for."""
+        return _count(value, "/", "s")
+
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
+        if value is not None and not self.step(value) and not 0 < self.every_s(value) <= 600:
+            raise UsageError(f"{option} is step=100 or /10s (600 at most), not {value!r}")
+
+
+def _count(value: str | None, before: str, behind: str) -> int:
+    if not isinstance(value, str) or not (value.startswith(before) and value.endswith(behind)):
+        return 0
+    digits = value.removeprefix(before).removesuffix(behind)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
+
+
 def native_number(enum: str, word: str) -> int:
     """Return the number of ENUM_WORD, which `_native` exports: wanted when that has been loaded."""
     from pyhybrid import _native

@@ -9,7 +9,7 @@ import os
 
 from pyhybrid.base.light import matches
 from pyhybrid.errors import UsageError
-from pyhybrid.options.kinds import Log, Option
+from pyhybrid.options.kinds import Log, Option, StartAt
 from pyhybrid.options.lists import NumberRanges, Sinks
 from pyhybrid.options.table import (
     ALL_CHILDREN,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyhybrid.options.function_filter import Filter, Named
 
 # What children of a run do not do: the run does it for all, or it is no child's.
-OF_RUN = ("emit", "emit_value", "tracy", "config", "output", "regions")
+OF_RUN = ("emit", "emit_value", "tracy", "config", "output", "regions", "start_at")
 GPU, STEPS = "gpu", "steps"  # of PyTorch
 EVERYTHING = ""  # a pattern that is found everywhere
 
@@ -171,6 +171,11 @@ class Settings(Options):
         """Return the options of started children, as `marshal` takes them."""
         left = {name: self.options[name].default for name in OF_RUN}
         return {**self._given, **left, "formats": (), "summary": False}
+
+    @property
+    def begins_later(self) -> bool:
+        """Does the program run without being profiled at first?"""
+        return self.paused or bool(StartAt.step(self.start_at))
 
     def wants_rank(self, rank: int | None) -> bool:
         """Is this rank profiled?  None: it is no rank."""

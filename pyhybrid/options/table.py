@@ -38,6 +38,7 @@ from pyhybrid.options.kinds import (
     PowerOfTwo,
     Rate,
     Size,
+    StartAt,
     Switch,
     option,
 )
@@ -474,6 +475,16 @@ class Options(ProfilerOptions):
         default=False,
         brief="begin when the program calls pyhybrid.enable()",
         help="profile nothing until the program calls pyhybrid.enable()",
+    )
+    start_at: str | None = option(
+        "--start-at",
+        group=RECORDING,
+        kind=StartAt(),
+        default=None,
+        metavar="WHEN",
+        help="step=N: profile nothing until so many steps are done, calls of an optimizer of "
+        "PyTorch's or of pyhybrid.step(); /10s: begin the program when the time of day has full "
+        "ten seconds, on all hosts at once",
     )
     tracy: str | None = option(
         "--tracy",

@@ -24,12 +24,14 @@ QUESTIONS = {
     "nothing": "pass",
     "hottest functions": """ranks.execute(
         "SELECT function, max(name), count(*), sum(self_ns) AS self_ns, max(self_ns), "
-        "max_by(process, self_ns) FROM function GROUP BY function ORDER BY self_ns DESC LIMIT 20")""",
+        "max_by(process, self_ns) FROM function GROUP BY function "
+        "ORDER BY self_ns DESC LIMIT 20")""",
     "steps": """ranks.execute(
         "SELECT step, count(*), sum(wall_ns), max(wall_ns), sum(gc_ns), sum(wait_ns) "
         "FROM step GROUP BY step ORDER BY step")""",
     "straggler": """ranks.execute(
-        "SELECT process, sum(wait_ns) AS waits FROM step GROUP BY process ORDER BY waits LIMIT 5")""",
+        "SELECT process, sum(wait_ns) AS waits FROM step GROUP BY process "
+        "ORDER BY waits LIMIT 5")""",
     "verdict": "print(judge(ranks).slow[0])",
 }
 ASK = """

@@ -380,7 +380,7 @@ def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
     meta, cpu_ns = measured.profile.meta, measured.profile.process.cpu_ns
     if meta.get("clock") != "cpu" or meta.get("mode") == "trace" or not measured.wall_ns:
         return None
-    if cpu_ns is None or meta.get("paused"):
+    if cpu_ns is None or meta.get("paused") or meta.get("start_at"):
         return None
     return {
         "samples": measured.samples,

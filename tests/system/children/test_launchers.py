@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, printed
+from support import TARGETS, Run, printed
 
-from pyhybrid.capture import children
+from pyhybrid.capture import children, start_at
+from pyhybrid.errors import UsageError
+from pyhybrid.options.settings import CommandLineSettings
 
 pytestmark = [pytest.mark.needs("ranks"), pytest.mark.once]
 
@@ -103,6 +106,60 @@ def test_srun_as_by_its_variables(folder: Path) -> None:
     assert ranks(folder, "run.ranks") == [(1, 0, 2)]
     found = json.loads(printed(folder, "ranks", "--json", "run.ranks"))
     assert found["missing"] == [0]
+
+
+STEPS = """
+import os, pyhybrid
+def work(): pass
+def in_child(): pass
+for n in range(10):
+    if n == 2 and not (child := os.fork()):
+        in_child()
+        raise SystemExit
+    work()
+    pyhybrid.step(tokens=3)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_profile_begins_with_a_step(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Four of ten are not in it; a child that was forked before is."""
+    run = pyhybrid("--start-at", "step=4", "-c", STEPS)
+    called = dict.fromkeys(("work", "in_child"), 0)
+    with run.profile() as profile:
+        for frame in profile.frames.values():
+            if frame.name in called:
+                nodes = [n for n, f in enumerate(profile.nodes.frame) if n and f == frame.id]
+                exact = zip(profile.exact.node, profile.exact.calls, strict=True)
+                called[frame.name] += sum(calls for node, calls in exact if node in nodes)
+    assert called == {"work": 6, "in_child": 1}
+
+
+def test_a_program_that_ends_before_its_step(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("--start-at", "step=11", "--no-children", "-c", STEPS)
+    assert "the program ended before --start-at step=11" in run.result.stderr
+
+
+def test_a_program_begins_with_full_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the clock is set back meanwhile."""
+    now = [1_000_003.5]
+    slept = list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds - (1 if len(slept) == 3 else 0)
+
+    monkeypatch.setattr(start_at, "time", lambda: now[0])
+    monkeypatch.setattr(start_at, "sleep", sleep)
+    start_at.await_moment("/10s")
+    assert now[0] == pytest.approx(1_000_010)
+    assert sum(slept) == pytest.approx(7.5)
+
+
+@pytest.mark.parametrize("when", ["step=0", "step=", "10s", "/0s", "/601s", "/x", ""])
+def test_no_such_start(when: str) -> None:
+    with pytest.raises(UsageError, match="--start-at is step=100 or /10s"):
+        CommandLineSettings(start_at=when)
 
 
 @pytest.mark.needs("torch", "trainers")

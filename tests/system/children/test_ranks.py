@@ -104,3 +104,21 @@ def test_some_ranks_alone(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert found["missing"] == [1] and len(found["ranks"]) == 3
     pyhybrid("-o", "all", "--ranks", "1", *TORCHRUN, TRAINING, "none", "10", "0", env=environment())
     assert [each["rank"] for each in verdict(tmp_path, "all.pyhybrid")["ranks"]] == [1]
+
+
+TRAINING_WITHOUT_MARKS = """
+import torch
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(10):
+    optimizer.zero_grad()
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_profile_begins_with_a_step_of_an_optimizer(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    pyhybrid("--start-at", "step=4", "-c", TRAINING_WITHOUT_MARKS, env=environment())
+    assert json.loads(printed(tmp_path, "report", "steps", "--json"))["n_steps"] == 6

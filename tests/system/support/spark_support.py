@@ -78,7 +78,8 @@ def timed(ask):
     return ask(), round(time.perf_counter() - began, 1)
 
 duckdb, spark = Ranks(folder), SparkRanks(folder, master)
-(a, duckdb_s), (b, spark_s) = timed(lambda: plain(judge(duckdb))), timed(lambda: plain(judge(spark)))
+a, duckdb_s = timed(lambda: plain(judge(duckdb)))
+b, spark_s = timed(lambda: plain(judge(spark)))
 assert a == b, (a, b)
 assert a["slow"] and a["slow"][0]["reasons"][0]["function"], a
 print("verdict", len(a["ranks"]), duckdb_s, spark_s, flush=True)
