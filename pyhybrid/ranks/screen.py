@@ -13,6 +13,7 @@ from pyhybrid.views.training.phases import BACKWARD, FORWARD, OTHER
 
 MORE_TOKENS = 1.05  # times those of others: from there on they are why it computes more
 LESS = 0.95  # of what others wait: what waits less by chance is no sign
+CLOCK_NS = 1_000_000  # clocks that differ by less are no line
 SLOW_SHOWN, RANKS_SHOWN, MISSING_SHOWN, LABEL = 5, 16, 12, 9
 
 
@@ -42,6 +43,7 @@ def verdict_listing(verdict: Verdict, most: int | None = None) -> Listing:
             f"{verdict.garbage_ranks} ranks in turn, for which the others wait: "
             "collect in all at the same step (gc.disable(), gc.collect())",
         )
+    yield from _clock_lines(verdict)
     if verdict.missing:
         shown = ", ".join(map(str, verdict.missing[:MISSING_SHOWN]))
         more = ", ..." if len(verdict.missing) > MISSING_SHOWN else ""
@@ -56,6 +58,19 @@ def verdict_listing(verdict: Verdict, most: int | None = None) -> Listing:
     yield Table(_columns(noted), _ordered(verdict)[: most or RANKS_SHOWN])
     if n > (most or RANKS_SHOWN):
         yield f"{n - (most or RANKS_SHOWN):,} more ranks (-n)"
+
+
+def _clock_lines(verdict: Verdict) -> Iterator[str]:
+    """Yield the hosts whose clocks are furthest from the first one's, where that can be seen."""
+    off = [each for each in verdict.clocks if abs(each.ahead_ns) > max(each.spread_ns, CLOCK_NS)]
+    off.sort(key=lambda each: (-abs(each.ahead_ns), each.host))
+    for each in off[:SLOW_SHOWN]:
+        side = "ahead of" if each.ahead_ns > 0 else "behind"
+        by = f"{short_time(abs(each.ahead_ns))} {side} that of rank {verdict.ranks[0].rank}'s host"
+        sure = f"by {each.ends:,} common ends, of which half lie in {short_time(each.spread_ns)}"
+        yield _line("clock", f"that of {each.host} is {by}, {sure}")
+    if len(off) > SLOW_SHOWN:
+        yield _line("", f"and {len(off) - SLOW_SHOWN:,} more hosts' (--json has all)")
 
 
 def _line(name: str, words: str) -> str:

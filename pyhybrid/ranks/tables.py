@@ -96,11 +96,11 @@ _ALL = (
         f"gc_ns BIGINT, {_PHASE_TIMES}, tokens BIGINT, batch BIGINT",
         "process, step",
     ),
-    # Calls of a step that wait for other ranks, by function.
+    # Calls of a step that wait for other ranks, by function; end_ns: of the last, the time of day.
     _table(
         "wait",
         "step INTEGER, function BIGINT, phase VARCHAR, calls INTEGER, "
-        "wall_ns BIGINT, cpu_ns BIGINT",
+        "wall_ns BIGINT, cpu_ns BIGINT, end_ns BIGINT",
         "process, step",
     ),
 )
@@ -339,7 +339,7 @@ class _Made:
         if not steps:
             return
         begins, phase_of = [step.begin_ns for step in steps], frame_phases(self.profile)
-        sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+        sums: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for call in self.profile.watched_calls:
             frame = self.profile.nodes.frame[call.node]
             if phase_of.get(frame) != COMMUNICATION or call.thread != steps[0].thread:
@@ -350,5 +350,6 @@ class _Made:
                 of[0] += 1
                 of[1] += call.end_ns - call.begin_ns
                 of[2] += call.cpu_end_ns - call.cpu_begin_ns
+                of[3] = max(of[3], call.end_ns + self.to_unix_ns)
         for (at, frame), figures in sums.items():
             yield key, at, self.function[frame], COMMUNICATION, *figures

@@ -86,12 +86,23 @@ class RankFigures(Record):
     complete: bool
 
 
+class HostClock(Record):
+    """Hold by how much a host's clock is ahead of that of the first rank's host, by `ends` of
+    collectives that are common to both; half of these lie in `spread_ns`."""
+
+    host: str
+    ahead_ns: int
+    spread_ns: int
+    ends: int
+
+
 class Verdict(Struct):
     """Hold the answer on a run: `slow` ranks, the slowest first.
 
     `compared`: so many were looked at step by step.  `garbage`: the part of all steps that went to
     collections of ranks in turn; 0: less than is of interest.  `missing`: ranks of which nothing is
-    there.  `runs`: so many are in the folder, of which the last one is looked at.
+    there.  `runs`: so many are in the folder, of which the last one is looked at.  `clocks`: of
+    hosts but the first one, as far as collectives show them.
     """
 
     command: str
@@ -106,6 +117,7 @@ class Verdict(Struct):
     garbage_ranks: int
     missing: list[int]
     runs: int
+    clocks: list[HostClock] = made(list)
     notes: list[str] = made(list)
 
     @property
@@ -212,6 +224,7 @@ class Judged:
             garbage_ranks=turns[1],
             missing=sorted(set(range(size)) - self.main.keys()),
             runs=self.runs,
+            clocks=self._clocks(),
             notes=self.notes,
         )
 
@@ -264,6 +277,17 @@ class Judged:
         share = (row["gc_ns"] or 0) / (row["wall_ns"] or 1)
         in_turn = share >= LEAST_GARBAGE and row["ranks"] > 1
         return (share, row["ranks"]) if in_turn else (0.0, 0)
+
+    def _clocks(self) -> list[HostClock]:
+        hosts = {self.main[rank]["host"] for rank in self.main}
+        if len(hosts) < 2 or not self.sums:
+            return []
+        first = self.main[min(self.main)]["host"]
+        rows = self.ranks.ask("clock_offsets", processes=self.sums, host=first)
+        return [
+            HostClock(row["host"], row["ahead_ns"], row["high_ns"] - row["low_ns"], row["ends"])
+            for row in rows
+        ]
 
     def _slow(self, processes: list[int]) -> list[SlowRank]:
         found: dict[int, list[Reason]] = defaultdict(list)

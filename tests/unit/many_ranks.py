@@ -13,7 +13,7 @@ STEP_NS, N_STEPS = 100_000_000, 20
 USUAL = {"data": 2, "forward": 30, "backward": 50, "optimizer": 3, "other": 5}  # % of a step
 HOUR_NS = 3_600_000_000_000
 DAY_NS = 24 * HOUR_NS
-LOG, STEP = content_id("log"), content_id("step")
+LOG, STEP, REDUCE = map(content_id, ("log", "step", "reduce"))
 
 
 def row(table: str, **values: object) -> tuple[object, ...]:
@@ -41,10 +41,11 @@ def rank_rows(
     host: str = "node0",
     tokens: int | None = None,
     ran: float = 0.9,
+    clock_ns: int = 0,
 ) -> Rows:
     """The tables of one rank, of whose steps each `every`-th takes `more_ns` in a phase, a part of
     it CPU time; in `gc_steps` a collection takes 20 ms more.  Others wait: all steps last as long.
-    `ran`: so much of its usual time is CPU time.
+    `ran`: so much of its usual time is CPU time; `clock_ns`: by how much its host's is ahead.
     """
     rows: Rows = {name: [] for name in TABLES}
     process = content_id(host, rank, began_ns)
@@ -81,7 +82,7 @@ def rank_rows(
                 "step",
                 process=process,
                 step=step,
-                begin_ns=began_ns + 2 * step * STEP_NS,
+                begin_ns=began_ns + 2 * step * STEP_NS + clock_ns,
                 wall_ns=2 * STEP_NS,
                 wait_ns=wait_ns,
                 gc_ns=20_000_000 * (step in gc_steps),
@@ -90,6 +91,10 @@ def rank_rows(
                 **times,
             )
         )
+        end_ns = began_ns + 2 * (step + 1) * STEP_NS + clock_ns
+        end_ns += round(200_000 * noise(rank, step, "end"))
+        waited = {"function": REDUCE, "phase": "communication", "wall_ns": wait_ns}
+        rows["wait"].append(row("wait", process=process, step=step, end_ns=end_ns, **waited))
     own = {"kind": "python", "file": "train.py", "own": True}
     for function, name, line in ((STEP, "step", 10), (LOG, "log_metrics", 20)):
         named = {"process": process, "function": function, "name": name, "line": line}

@@ -124,6 +124,22 @@ def test_a_loader_that_brings_several_batches_at_once(
         assert reason.in_steps == N_STEPS // every - 2
 
 
+def test_clocks_of_hosts(tmp_path: Path) -> None:
+    """By the ends of what all wait in; one that is off by less than can be seen is no line."""
+    ahead = {"a": 0, "b": 7 * MS, "c": -40 * MS, "d": 10_000}
+    ranks = [(rank, "abcd"[rank // 2]) for rank in range(8)]
+    save(tmp_path, [rank_rows(r, 8, host=host, clock_ns=ahead[host]) for r, host in ranks])
+    found = verdict(tmp_path)
+    assert [each.host for each in found.clocks] == ["b", "c", "d"]
+    for each in found.clocks:
+        assert each.ends == N_STEPS and 0 < each.spread_ns < 300_000
+        assert abs(each.ahead_ns - ahead[each.host]) < 200_000
+    lines = [line for line in shown(verdict_listing(found)) if line.startswith("clock ")]
+    assert [line.split()[3] for line in lines] == ["c", "b"]
+    assert "behind that of rank 0's host, by 20 common ends" in lines[0]
+    assert found.slow == []
+
+
 def test_missing_ranks_and_two_runs(tmp_path: Path) -> None:
     """Of the older run nothing is in the answer."""
     save(

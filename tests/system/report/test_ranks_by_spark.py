@@ -21,7 +21,10 @@ def test_a_cluster_answers_alike(tmp_path: Path) -> None:
     from many_ranks import rank_rows, save
 
     folder = tmp_path / "many"
-    ranks = (rank_rows(rank, N, 12_000_000 * (rank == SLOW)) for rank in range(N))
+    ranks = (
+        rank_rows(rank, N, 12_000_000 * (rank == SLOW), host=f"node{rank // 8}", clock_ns=rank // 8)
+        for rank in range(N)
+    )
     save(folder, ranks)
     with spark_support.cluster(tmp_path, PATIENCE_S) as master:
         done = spark_support.alike(folder, master, tmp_path / "alike.py", PATIENCE_S)

@@ -88,6 +88,7 @@ slow = max(keys)
 for engine in (duckdb, spark):
     engine.keep("near_path", "path", keys)
 functions = [key for key, in duckdb.execute("SELECT DISTINCT function FROM function")]
+((host,),) = duckdb.execute("SELECT min(host) FROM process")
 for name, values in {
     "rank_steps": {"processes": keys},
     "phase_excess": {"processes": keys},
@@ -97,6 +98,7 @@ for name, values in {
     "functions": {},
     "names": {"processes": keys, "functions": functions},
     "clashes": {},
+    "clock_offsets": {"processes": keys, "host": host},
 }.items():
     one, duckdb_s = timed(lambda: duckdb.ask(name, **values))
     other, spark_s = timed(lambda: spark.ask(name, **values))
