@@ -9,13 +9,14 @@ from pyhybrid.base.terminal_text import say, write_lines
 from pyhybrid.cli.parser import Parser, word
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.exporters.destination import replacing
 from pyhybrid.options.kinds import Number
 from pyhybrid.ranks import store
 from pyhybrid.ranks.compact import compact
 from pyhybrid.ranks.screen import query_listing, verdict_listing
 from pyhybrid.ranks.store import closing
 from pyhybrid.ranks.tables import TABLES
-from pyhybrid.ranks.verdict import judge
+from pyhybrid.ranks.verdict import judge, judged
 from pyhybrid.report.table import plain, shown
 from pyhybrid.views.processes import RANK
 
@@ -49,6 +50,11 @@ class Ranks:
             metavar="N",
             help="the summary of that rank's profile, as of `report`",
         )
+        what.add_argument(
+            "--page",
+            metavar="FILE",
+            help="write a page for a browser: the verdict, and a heat map of ranks and steps",
+        )
         parser.add_argument(
             "--engine",
             default=DUCKDB,
@@ -73,7 +79,9 @@ class Ranks:
         with closing(_engine(args.engine, path)) as ranks:
             if args.rank is not None:
                 return _report(ranks, args.rank)
-            if args.sql is not None:
+            if args.page is not None:
+                _write_page(ranks, args.page)
+            elif args.sql is not None:
                 _print_answer(ranks, args.sql, args.json)
             elif args.json:
                 json.dump(plain(judge(ranks)), sys.stdout, indent=2)
@@ -103,6 +111,15 @@ def _print_answer(ranks: store.Engine, sql: str, as_json: bool) -> None:
         print()
     else:
         write_lines(shown(query_listing(names, rows)), sys.stdout)
+
+
+def _write_page(ranks: store.Engine, path: str) -> None:
+    from pyhybrid.ranks.page import page_of
+
+    text = page_of(judged(ranks))
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+    say(f"wrote {path}")
 
 
 def _report(ranks: store.Engine, rank: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -15,13 +17,13 @@ from many_ranks import HOUR_NS, N_STEPS, STEP_NS, rank_rows, row, save
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.finish import finish
-from pyhybrid.ranks import store
+from pyhybrid.ranks import page, store
 from pyhybrid.ranks.changes import changes
 from pyhybrid.ranks.compact import compact
 from pyhybrid.ranks.screen import verdict_listing
 from pyhybrid.ranks.store import Ranks
 from pyhybrid.ranks.tables import PHASES, rows_of
-from pyhybrid.ranks.verdict import GARBAGE, Verdict, judge
+from pyhybrid.ranks.verdict import GARBAGE, Verdict, judge, judged
 from pyhybrid.report.table import plain, shown
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.phases import all_phases
@@ -277,6 +279,26 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(printed("--json", "--sql", "SELECT max(rank) AS r FROM process")) == [
         {"r": 2}
     ]
+
+
+def test_a_page_of_many_ranks_and_steps(tmp_path: Path) -> None:
+    """Rows are as many as there is room for, the slow rank's is the first; cells are means."""
+    save(tmp_path, (rank_rows(rank, 300, 12 * MS * (rank == 123)) for rank in range(300)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(page, "MOST_COLUMNS", 6)
+        text = page.page_of(judged(Ranks(str(tmp_path))))
+    index = json.loads(re.search(r'id="index">(.*?)</script>', text)[1])
+    packed = re.search(r'id="data">(.*?)</script>', text)[1]
+    data = gzip.decompress(base64.b64decode(packed))
+    at, n, _ = index["meta"]
+    meta = json.loads(data[at : at + n])
+    assert meta["ranks"][0] == 123 and len(set(meta["ranks"])) == len(meta["ranks"]) == 151
+    assert (meta["every"], meta["columns"]) == (4, 5)
+    at, n, width = index["cell.0"]
+    assert n == 151 * 5
+    own = [sum(data[at + n * byte + i] << 8 * byte for byte in range(width)) for i in range(5)]
+    assert all(abs(each - 110 * MS) < 15 * MS for each in own)
+    assert "151 of 300 ranks are shown" in meta["about"]
 
 
 def test_two_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,9 +82,11 @@ _DOCUMENT = """<!doctype html>
 """
 
 
-def document(title: str, meta: dict[str, Any], columns: Columns) -> str:
-    """Return the file's text.  `meta` may have whatever texts: it goes to the columns."""
+def document(title: str, meta: dict[str, Any], columns: Columns, script: str = "") -> str:
+    """Return the file's text.  `meta` may have whatever texts: it goes to the columns.  `script`
+    shows them; "": the one of web/."""
     js, css = ((_FOLDER / name).read_text("utf-8") for name in ("page.js", "page.css"))
+    js = script or js
     policy = _POLICY.format(script=_hash(js), style=_hash(css))
     columns.add_text("meta", [json.dumps(meta, separators=(",", ":"))])
     return _DOCUMENT.format(
