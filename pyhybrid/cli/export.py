@@ -4,7 +4,7 @@ import argparse
 
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.terminal_text import say
-from pyhybrid.cli.parser import DURATION
+from pyhybrid.cli.parser import DURATION, word
 from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
@@ -26,6 +26,9 @@ from pyhybrid.exporters.perf.names_map import PerfMap, missing
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.pstats import PStats
+from pyhybrid.exporters.push import Pusher, label, parts_of
+from pyhybrid.options.kinds import Number
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import COMPENSATED, compensate
 from pyhybrid.views.selection.sample_selection import choose
 
@@ -77,6 +80,27 @@ class Export:
             help="the exact self time of each call path, too: perf: as a second event, pprof: as a "
             "further type of sample, with exact calls",
         )
+        parser.add_argument(
+            "--push",
+            metavar="URL",
+            help="pprof: send it to a server of Pyroscope's, http://host:4040, or of Parca's, "
+            "parca+http://host:7070, by process, with the labels rank, host, run and pid; no file "
+            "is written",
+        )
+        parser.add_argument(
+            "--push-steps",
+            type=word(Number(1, 10_000_000)),
+            metavar="N",
+            help="--push: of each N steps of a training a profile, with the label step",
+        )
+        parser.add_argument(
+            "--label",
+            type=_label,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="--push: a label more, or another value; may be repeated",
+        )
         add_no_source(parser)
         add_selection(parser)
         add_debug_info(parser)
@@ -106,6 +130,10 @@ class Export:
             raise UsageError("--bundle is for perf, and takes the place of -o")
         if args.exact_times and not set(args.format) & {Perf.name, Pprof.name}:
             raise UsageError("--exact-times is for perf and pprof")
+        if args.push is not None and (args.format != [Pprof.name] or args.output):
+            raise UsageError("--push is for pprof, and takes the place of -o")
+        if (args.push_steps or args.label) and args.push is None:
+            raise UsageError("--push-steps and --label are for --push")
         if args.compensate and not set(args.format) <= {PStats.name, Callgrind.name}:
             raise UsageError("--compensate is for pstats and callgrind")
         if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
@@ -141,6 +169,9 @@ class Export:
             if args.bundle is not None:
                 _say(write_bundle(profile, args.bundle, args.exact_times))
                 return
+            if args.push is not None:
+                _push(in_source, args)
+                return
             for name in args.format:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):
@@ -162,6 +193,22 @@ class Export:
             if Perf.name in args.format and PerfMap.name not in args.format:
                 for note in missing(profile):
                     say(note)
+
+
+def _push(profile: Profile, args: argparse.Namespace) -> None:
+    """Send it, and report of it in one line.  Raises PyhybridError, once some was sent, too."""
+    pusher, n, n_bytes = Pusher(args.push), 0, 0
+    for part in parts_of(profile, dict(args.label), args.push_steps or 0):
+        n_bytes += pusher.send(part, args.exact_times)
+        n += 1
+    say(f"sent {n:,} profile{'s' * (n != 1)}, {n_bytes:,} bytes, to {pusher.url}")
+
+
+def _label(text: str) -> tuple[str, str]:
+    try:
+        return label(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _say(output: Output) -> None:

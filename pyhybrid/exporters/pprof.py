@@ -65,12 +65,17 @@ class Pprof(Exporter):
     suffix = ".pb.gz"
     is_text = False
     exact_times = False  # exact calls and self times, too
+    begin_unix_ns: int | None = None  # of the samples that were chosen; None: the run's
+    duration_ns = 0  # with it
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write it."""
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as out:
             exact = self.exact_times or not profile.sampled
-            for part in _Parts(profile).all(exact):
+            parts = _Parts(profile)
+            if self.begin_unix_ns is not None:
+                parts.times = self.begin_unix_ns, self.duration_ns
+            for part in parts.all(exact):
                 out.write(part)
         return []
 
@@ -83,6 +88,9 @@ class _Parts:
         self._strings = {"": 0}
         self._locations: dict[Location, int] = {}  # by number less 1
         self._labels: dict[tuple[int, str, int], bytes] = {}
+        process = profile.process
+        lasted_ns = (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0
+        self.times = profile.meta.get("start_unix_ns", 0), lasted_ns
 
     def all(self, exact: bool) -> Iterator[bytes]:
         """Yield them field by field."""
@@ -98,9 +106,7 @@ class _Parts:
         if exact:
             yield from self._exact([0, 0] if profile.sampled else [])
         yield number(14, self._text(types[1][0]))
-        process = profile.process
-        yield number(9, meta.get("start_unix_ns", 0))
-        yield number(10, (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0)
+        yield number(9, self.times[0]) + number(10, self.times[1])
         command, *others = (f"{heading}: {text}" for heading, text in facts(profile))
         yield packed(13, map(self._text, (command, "; ".join(others))))
         yield from self._mappings()

@@ -83,7 +83,8 @@ b, spark_s = timed(lambda: plain(judge(spark)))
 assert a == b, (a, b)
 assert a["slow"] and a["slow"][0]["reasons"][0]["function"], a
 print("verdict", len(a["ranks"]), duckdb_s, spark_s, flush=True)
-keys = [key for key, in duckdb.execute("SELECT process FROM process ORDER BY process")][:40]
+newest = "SELECT process FROM process WHERE steps > 0 ORDER BY began_ns DESC, process LIMIT 40"
+keys = [key for key, in duckdb.execute(newest)]
 slow = max(keys)
 for engine in (duckdb, spark):
     engine.keep("near_path", "path", keys)
