@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from pyhybrid._columns import add_up, inclusive, nearest, outermost, take
 from pyhybrid.base.hashes import blake2b
-from pyhybrid.base.name_patterns import LIBRARY_FOLDER
+from pyhybrid.base.name_patterns import LIBRARY_FOLDER, NamePatterns
 from pyhybrid.frameworks import torch
 from pyhybrid.tables import Frame, Process
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.garbage import garbage_of
+from pyhybrid.views.labels import shorten_native
 from pyhybrid.views.lines.program_lines import program_frames
 from pyhybrid.views.processes import ProcessFigures, identities, processes_of
 from pyhybrid.views.training.phases import BACKWARD, COMMUNICATION, OTHER, frame_phases, node_phases
@@ -34,8 +35,6 @@ PHASES = (
 )
 # Paths that took less, exactly and by samples, are part of their parents; functions are left out.
 LEAST_EXACT_NS, LEAST_SAMPLED_NS, LEAST_FUNCTION_NS = 1_000_000, 3_000_000, 100_000
-# Whose backward pass waits for other ranks, in native code alone: the ends of files, and functions.
-REDUCES_IN_BACKWARD = ("/torch/nn/parallel/distributed.py:DistributedDataParallel.forward",)
 MOST_CALLS = 20_000  # of a process
 
 
@@ -155,10 +154,20 @@ class _Made:
             self.steps[profile.threads[step.thread].process].append(step)
         a, b = (profile.clock_pairs or [(0, 0)])[0]
         self.to_unix_ns = b - a
-        self.reduces = any(
-            frame.kind == "python" and f"{frame.file}:{frame.name}".endswith(REDUCES_IN_BACKWARD)
-            for frame in profile.frames.values()
-        )
+        self.reduces = self._reduces()
+
+    def _reduces(self) -> bool:
+        """Does the backward pass wait for other ranks in native code, which no call shows?"""
+        table, native = torch.steps(), set[int]()
+        names = NamePatterns(table["reduces"])
+        for number, frame in self.profile.frames.items():
+            if frame.kind == "python" and frame.file:
+                if torch.is_listed(table["reduces_for"], frame.file, frame.name):
+                    return True
+            elif frame.kind == "native" and names.match(shorten_native(frame.name)):
+                native.add(number)
+        there = zip(self.phase, self.profile.nodes.frame, strict=True)
+        return bool(native) and any(phase == BACKWARD and frame in native for phase, frame in there)
 
     def _id(self, frame: Frame) -> int:
         module = self.profile.modules.get(frame.module or 0)

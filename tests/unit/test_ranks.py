@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from example_profile import example, fake_symbols
 from many_ranks import HOUR_NS, N_STEPS, STEP_NS, rank_rows, row, save
+from trainings import Training
 
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
@@ -22,7 +23,7 @@ from pyhybrid.ranks.changes import changes
 from pyhybrid.ranks.compact import compact
 from pyhybrid.ranks.screen import verdict_listing
 from pyhybrid.ranks.store import Ranks
-from pyhybrid.ranks.tables import PHASES, rows_of
+from pyhybrid.ranks.tables import PHASES, TABLES, rows_of
 from pyhybrid.ranks.verdict import GARBAGE, Verdict, judge, judged
 from pyhybrid.report.table import plain, shown
 from pyhybrid.tables.profile import Profile
@@ -339,6 +340,24 @@ def test_a_profiles_rows_are_its_figures(tmp_path: Path) -> None:
     assert asked.execute(
         "SELECT count(*) FROM path WHERE parent <> 0 AND parent NOT IN (SELECT path FROM path)"
     ) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "wait_ns"), [("c10d::Reducer::finalize_backward()", 3 * MS), ("at::mul()", 0)]
+)
+def test_waits_in_a_backward_pass_are_found_by_samples(
+    tmp_path: Path, name: str, wait_ns: int
+) -> None:
+    """Whatever wraps the model: what did not run there waited, if gradients are exchanged."""
+    training = Training(rank=0, world_size=2)
+    for _ in range(3):
+        training.step(("forward", 1), ("backward/native", 2), ("backward/native", 3, False))
+    with training.profile(tmp_path / "a.part") as profile:
+        (frame,) = (each for each in profile.frames.values() if each.name == "native")
+        native = frame._replace(kind="native", name=name, file=None)
+        rows = rows_of(profile.replaced(frames={**profile.frames, frame.id: native}), "a")
+    at = [*TABLES["step"].columns].index("wait_ns") - 1  # without `schema`
+    assert [row[at] for row in rows["step"]] == [wait_ns] * 3
 
 
 def test_every_phase_has_columns() -> None:
