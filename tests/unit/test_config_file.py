@@ -23,7 +23,7 @@ from pyhybrid.cli.run import in_force, make_parser
 from pyhybrid.errors import UsageError
 from pyhybrid.options import config_file
 from pyhybrid.options.config_file import Configuration, known, of_command_line, read, with_files
-from pyhybrid.options.kinds import Choice, Flag, Log, Number, Option, Switch
+from pyhybrid.options.kinds import Choice, Flag, Log, Number, Option, StartAt, Switch
 from pyhybrid.options.lists import Names, NumberRanges, Sinks, TorchWords
 from pyhybrid.options.settings import Settings
 from pyhybrid.options.table import FUNCTION_TABLES, Options, ProfilerOptions
@@ -52,6 +52,8 @@ def values(option: Option) -> some.SearchStrategy[Any]:
             return some.lists(some.sampled_from(["print", "print:tree"]), max_size=1)
         case NumberRanges():
             return some.sampled_from(["0", "0,8,16-23"])
+        case StartAt():
+            return some.sampled_from(["step=100", "/10s"])
         case Names(known=names) if names:
             return some.lists(some.sampled_from(list(names)), max_size=3)
     patterns = some.from_regex(r"[a-zäß]{1,20}", fullmatch=True)
