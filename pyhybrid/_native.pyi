@@ -54,11 +54,12 @@ def tell_instances(
     lists: tuple[str, ...],
     named_inside: tuple[str, ...],
 ) -> None: ...
+def on_noted(notes: Callable[[], object]) -> None: ...
 def watch_inputs(
     code: CodeType, tensor: type, integers: tuple[object, ...], heard: Callable[[], bool]
 ) -> None: ...
 def watch_calls(
-    functions: dict[str, tuple[tuple[str, bool, bool, int], ...]],
+    functions: dict[str, tuple[tuple[str, bool, bool, bool, int], ...]],
     own: tuple[str, ...],
     others: tuple[str, ...],
     others_but: tuple[str, ...],

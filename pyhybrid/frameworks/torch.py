@@ -284,16 +284,33 @@ def operators() -> dict[str, Any]:
 def register_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -> None:
     """Register the functions that are phases, and `others`, with `native`; `above`: the folder that
     PyTorch's is in."""
-    table = steps()
-    functions: dict[str, tuple[tuple[str, bool, bool, int], ...]] = {}
+    table, compiles = steps(), tables()["compile"]["phase"]
+    functions: dict[str, tuple[tuple[str, bool, bool, bool, int], ...]] = {}
     for group, (phase, names) in enumerate([("", others), *phases().items()]):
         for name in names:
             file, _, function = name.rpartition(":")
-            entry = (file, phase == table["ends"], phase == table["with_rest"], group)
+            is_kind = (phase == each for each in (table["ends"], table["with_rest"], compiles))
+            entry = (file, *is_kind, group)
             functions[function] = (*functions.get(function, ()), entry)
     library = os.path.join(os.path.dirname(os.__file__), "")
     packages = tuple(f"{library}{each}-packages{os.sep}" for each in ("site", "dist"))
     native.watch_calls(functions, (f"{above}/torch/",), (library,), packages)
+    native.on_noted(_Written(native).note)
+
+
+class _Written:
+    """Writes what was compiled while the program runs, so that one that is killed has it, too."""
+
+    def __init__(self, native: ModuleType) -> None:
+        self._native, self._n = native, 0
+
+    def note(self) -> None:
+        """Write all compiles where there are a quarter more than the last time: it replaces them,
+        and takes space in the spool."""
+        facts = _compiles(self._native)
+        if len(facts.get("compiles", ())) > 1.25 * self._n:
+            self._n = len(facts["compiles"])
+            self._native.write_meta(json.dumps(facts).encode())
 
 
 def brings_batch(name: str) -> bool:

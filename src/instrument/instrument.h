@@ -174,7 +174,7 @@ const struct call_usage *usage_end(struct exact_thread *t, const struct exact_fr
 /* --- watch_list.c -------------------------------------------------------------------------------- */
 
 /* Watches these functions from now on.  `functions` is a dict from qualified names to tuples of (end of the file's
- * name, are calls back from it watched, has it a rest, its
+ * name, are calls back from it watched, has it a rest, is something to be noted after it, its
  * group or 0); `own` a tuple of folders whose functions are the framework's; `others` of
  * folders, beside its own, whose functions are not the program's; `others_but` of parts of these whose are.  Returns 0
  * or -1 with an exception set. */
@@ -184,8 +184,13 @@ void watch_list_clear(void);
 /* Sets the listener: `begins(code)` is called when a watched function is called, before it runs; without events, and
  * what it raises that is no Exception comes in the program soon.  NULL: no more. */
 void watch_list_on_begin(PyObject *begins);
-bool watch_list_has_listener(void);
 void watch_list_notify(uint64_t code);
+
+/* Sets what is called, `notes()`, as the next watched function begins after one of which something is to be noted. */
+void watch_list_on_noted(PyObject *notes);
+
+/* A call of the function of that node's word begins.  Returns whether watch_list_notify is to be called. */
+bool watch_list_begins(uint64_t word);
 
 /* Returns whether the function of that node's word has a rest; and whether a code object's function is the program's,
  * which may have one. */

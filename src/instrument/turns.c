@@ -91,7 +91,7 @@ static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is
     s->flags |= EXACT_KEPT;
     if (is_new && watch_list_has_rest(s->node->word))
         begin_rest(t, s);
-    return is_new && watch_list_has_listener();
+    return is_new && watch_list_begins(s->node->word);
 }
 
 static __attribute__((noinline)) bool note_begin(struct exact *x, struct exact_thread *t,

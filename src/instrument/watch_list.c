@@ -6,6 +6,8 @@
  * watched, too (a closure that an optimizer runs).  All that is decided when a path is new, so calls cost nothing
  * more.
  *
+ * Of some that end something is to be noted soon after (what was compiled): as the next call of another one begins.
+ *
  * Some functions have a rest: what the function of the program that called one does from its begin to the own end is
  * one call more (a file that was saved, and is then written to the disk).
  *
@@ -17,10 +19,12 @@
 
 #include "turns.h"
 
-static PyObject *watched, *own_folders, *other_folders, *but_these, *on_begin;
+static PyObject *watched, *own_folders, *other_folders, *but_these, *on_begin, *on_noted;
+static bool is_to_note;
 
 #define RESTS_MAX 32
 static uint32_t rests[RESTS_MAX], n_rests; /* numbers of functions that have one */
+static uint32_t noted[RESTS_MAX], n_noted; /* and of those of which something is noted */
 
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but)
 {
@@ -29,7 +33,7 @@ int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObjec
         PyErr_SetString(PyExc_TypeError, "a dict and three tuples of folders are wanted");
         return -1;
     }
-    n_rests = 0;
+    n_rests = n_noted = 0;
     Py_XSETREF(watched, Py_NewRef(functions));
     Py_XSETREF(own_folders, Py_NewRef(own));
     Py_XSETREF(other_folders, Py_NewRef(others));
@@ -44,6 +48,8 @@ void watch_list_clear(void)
     Py_CLEAR(other_folders);
     Py_CLEAR(but_these);
     Py_CLEAR(on_begin);
+    Py_CLEAR(on_noted);
+    is_to_note = false;
     call_inputs_set(NULL, NULL, NULL, NULL);
 }
 
@@ -52,19 +58,35 @@ void watch_list_on_begin(PyObject *begins)
     Py_XSETREF(on_begin, Py_XNewRef(begins));
 }
 
-bool watch_list_has_listener(void)
+void watch_list_on_noted(PyObject *notes)
 {
+    Py_XSETREF(on_noted, Py_XNewRef(notes));
+}
+
+static bool has(const uint32_t *numbers, uint32_t n, uint64_t word)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (numbers[i] == (word & PYH_FUNCTION_MASK))
+            return true;
+    return false;
+}
+
+bool watch_list_begins(uint64_t word)
+{
+    if (!has(noted, n_noted, word))
+        return on_begin || is_to_note;
+    is_to_note = on_noted;
     return on_begin;
 }
 
-void watch_list_notify(uint64_t code)
+/* Takes the listener over; `code` is NULL where it gets nothing. */
+static void call_listener(PyObject *begins, PyObject *code)
 {
-    PyObject *begins = Py_XNewRef(on_begin);
     if (!begins)
         return;
     PyObject *error = PyErr_GetRaisedException();
     shadow_enter();
-    PyObject *result = PyObject_CallOneArg(begins, (PyObject *)code);
+    PyObject *result = code ? PyObject_CallOneArg(begins, code) : PyObject_CallNoArgs(begins);
     shadow_leave();
     if (!result && !PyErr_ExceptionMatches(
                        PyExc_Exception)) /* a handler of the program's was called meanwhile */
@@ -75,9 +97,17 @@ void watch_list_notify(uint64_t code)
     PyErr_SetRaisedException(error);
 }
 
+void watch_list_notify(uint64_t code)
+{
+    PyObject *notes = is_to_note ? Py_XNewRef(on_noted) : NULL;
+    is_to_note = false;
+    call_listener(notes, NULL);
+    call_listener(Py_XNewRef(on_begin), (PyObject *)code);
+}
+
 struct listed {
-    bool is_one, calls_back, has_rest; /* calls back from it are watched */
-    int group;                         /* 0: it is alone */
+    bool is_one, calls_back, has_rest, is_noted; /* calls back from it are watched */
+    int group;                                   /* 0: it is alone */
 };
 
 /* Does the list name it? */
@@ -86,11 +116,11 @@ static struct listed listed(const PyCodeObject *code)
     PyObject *of_name = PyDict_GetItemWithError(watched, code->co_qualname), *end;
     for (Py_ssize_t i = 0; of_name && PyTuple_CheckExact(of_name) && i < PyTuple_GET_SIZE(of_name);
          i++) {
-        int with_calls_back = 0, with_rest = 0, group = 0;
-        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Uppi", &end, &with_calls_back,
-                             &with_rest, &group) &&
+        int with_calls_back = 0, with_rest = 0, is_noted = 0, group = 0;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Upppi", &end, &with_calls_back,
+                             &with_rest, &is_noted, &group) &&
             PyUnicode_Tailmatch(code->co_filename, end, 0, PY_SSIZE_T_MAX, 1) > 0)
-            return (struct listed){true, with_calls_back, with_rest, group};
+            return (struct listed){true, with_calls_back, with_rest, is_noted, group};
     }
     return (struct listed){0};
 }
@@ -146,10 +176,7 @@ static bool runs_in_itself(const struct exact_thread *t, const struct exact_node
 
 bool watch_list_has_rest(uint64_t word)
 {
-    for (uint32_t i = 0; i < n_rests; i++)
-        if (rests[i] == (word & PYH_FUNCTION_MASK))
-            return true;
-    return false;
+    return has(rests, n_rests, word);
 }
 
 bool watch_list_is_programs(uint64_t code)
@@ -171,6 +198,8 @@ uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node 
         marks = PYH_FUNCTION_WATCHED | (its.calls_back ? PYH_FUNCTION_INSIDE : 0);
         if (its.has_rest && !watch_list_has_rest(word) && n_rests < RESTS_MAX)
             rests[n_rests++] = word & PYH_FUNCTION_MASK;
+        if (its.is_noted && !has(noted, n_noted, word) && n_noted < RESTS_MAX)
+            noted[n_noted++] = word & PYH_FUNCTION_MASK;
     } else {
         const struct exact_node *caller = function_of(t, parent);
         if (caller && caller->word & PYH_FUNCTION_INSIDE)

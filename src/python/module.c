@@ -506,6 +506,18 @@ static PyObject *on_watched(PyObject *self, PyObject *begins)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(
+    on_noted_doc,
+    "on_noted(notes: Callable[[], object]) -> None\n\n"
+    "Call it as the next watched function begins after one of which something is to be noted.");
+
+static PyObject *on_noted(PyObject *self, PyObject *notes)
+{
+    (void)self;
+    watch_list_on_noted(notes);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(log_events_doc,
              "log_events(on: bool) -> None\n\n"
              "With event_windows: begins and ends are logged from now on, or no longer.");
@@ -657,6 +669,7 @@ static PyMethodDef methods[] = {
     {"watch_calls", watch_calls, METH_VARARGS, watch_calls_doc},
     {"tell_opaque", tell_opaque, METH_O, tell_opaque_doc},
     {"watch_inputs", watch_inputs, METH_VARARGS, watch_inputs_doc},
+    {"on_noted", on_noted, METH_O, on_noted_doc},
     {"on_watched", on_watched, METH_O, on_watched_doc},
     {"log_events", log_events, METH_O, log_events_doc},
     {"write_device_work", write_device_work, METH_VARARGS, write_device_work_doc},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, check_invariants, command, made_once
+from support import TARGETS, Run, check_invariants, command, made_once
 from torch_support import TorchProcess
 
 from pyhybrid.tables import Call
@@ -120,6 +122,33 @@ def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
         assert found["inside"] == 1 + 1 + 1 + 1
     summary = command(tmp_path, "report", "out.pyhybrid").stdout
     assert "all counted\n" in summary
+
+
+KILLED = """
+import os, signal
+import torch
+
+@torch.compile(backend="eager")
+def f(x):
+    return x.sin() + 1
+
+net = torch.nn.Linear(8, 8)
+for n in (4, 5):
+    f(torch.ones(n))
+    net(torch.ones(8)).sum().backward()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.further
+@pytest.mark.needs("torch")
+def test_a_killed_run_has_its_compiles(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(KILLED)
+    run = pyhybrid("--leave-part", "-q", "program.py", check=False)
+    assert run.result.returncode == -signal.SIGKILL
+    said = json.loads(pyhybrid("report", "compiles", "--json", "out.pyhybrid.part").result.stdout)
+    assert [(each["name"], each["number"]) for each in said["compiles"]] == [("f", 1), ("f", 2)]
+    assert "size mismatch" in said["compiles"][1]["reason"]
 
 
 @pytest.mark.further
