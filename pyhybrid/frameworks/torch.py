@@ -107,7 +107,27 @@ def _compiles(native: ModuleType) -> dict[str, Any]:
     # The record's moments are of the program's own time of day, whatever that is.
     since_ns = time.time_ns() - native.read_clock(MONOTONIC)
     facts = [_facts(vars(record), names, since_ns) for record in list(records)]
-    return {"compiles": facts, "compiles_full": len(records) == records.maxlen}
+    full = len(records) == records.maxlen
+    return {"compiles": facts, "compiles_full": full, "graph_breaks": _breaks(vars(module), names)}
+
+
+def _breaks(module: dict[str, Any], names: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return why graphs were broken, a line each, and how often."""
+    of, kind = names["breaks"]
+    counters = module.get(of)
+    found = counters.get(kind) if isinstance(counters, dict) else None
+    if not isinstance(found, dict):
+        return []
+    texts = [(str(text), n) for text, n in list(found.items()) if type(n) is int]
+    return [(_break_text(text, names["break_lines"]), n) for text, n in texts]
+
+
+def _break_text(text: str, beginnings: list[str]) -> str:
+    first, *lines = (line.strip() for line in text.splitlines() if line.strip())
+    kept = [line for begins in beginnings for line in lines if line.startswith(begins)]
+    for begins in beginnings:
+        kept = [line.removeprefix(begins) for line in kept]
+    return "; ".join([first, *kept])
 
 
 def _facts(record: dict[str, Any], names: dict[str, Any], since_ns: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from functools import partial
 from pyhybrid.report.ellipsis import middle
 from pyhybrid.report.table import Column, Listing, Table, number, seconds, share, text
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.training.compiles import Compile, Compiles, label_of
+from pyhybrid.views.training.compiles import Compile, CompiledFunction, Compiles, label_of
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 from pyhybrid.views.training.module_calls import HookFigures
 from pyhybrid.views.training.operators import OperatorFigures, Operators, ShapeCalls
@@ -17,6 +17,7 @@ STEP = "  "
 FIRST_LINE = 3  # modules with most time of their own, in the first line
 MOST_OPERATORS, MOST_NODES = 20, 5  # rows
 MOST_SHAPES = 10
+MOST_BREAKS, MOST_BREAK_TEXT = 5, 200  # of graphs, and characters of one
 MOST_HOOKS, LEAST_HOOK = 10, 0.01  # rows, and of the first one's time
 MOST_PLACES = 5  # of each kind, of an operator that was asked for
 MOST_PHASES = 4  # columns
@@ -282,7 +283,35 @@ def compile_listing(found: Compiles) -> Listing:
         yield f"{found.share:.1%} of the samples are in compilers"
     if found.is_cut:
         yield "earlier compiles are no longer in PyTorch's own record"
-    yield Table(_COMPILE_COLUMNS, found.compiles)
+    yield Table(list(_compile_columns(found.compiles)), found.compiles)
+    for why, n in found.breaks[:MOST_BREAKS]:
+        yield f"graph broken, {n} x: {middle(why, MOST_BREAK_TEXT)}"
+    if any(each.calls is not None for each in found.by_function):
+        yield "what was compiled, and ran, with the calls that compiled it:"
+        yield Table(_COMPILED_COLUMNS, found.by_function)
+
+
+def _compile_columns(compiles: list[Compile]) -> Iterator[Column]:
+    """Yield the columns of what the record has."""
+    yield Column("at", 10, "begin_ns", seconds)
+    yield Column("took", 12, "took_ns", seconds)
+    for title, name in (("dynamo", "dynamo_ns"), ("AOT", "aot_ns"), ("inductor", "inductor_ns")):
+        if any(getattr(each, name) for each in compiles):
+            yield Column(title, 10, name, short_time)
+    for title, name in (
+        ("operators", "operators"),
+        ("guards", "guards"),
+        ("breaks", "graph_breaks"),
+    ):
+        if any(getattr(each, name) for each in compiles):
+            yield Column(title, 11, name, number)
+    if any(each.cached is not None for each in compiles):
+        yield text("cache", lambda each: {True: "  hit", False: "  miss", None: ""}[each.cached], 8)
+    yield text("compile", lambda each: label_of(each) + _why(each))
+
+
+def _a_call(each: CompiledFunction) -> int | None:
+    return each.run_ns // each.calls if each.calls and each.run_ns is not None else None
 
 
 def took_text(found: Compiles) -> str:
@@ -300,8 +329,10 @@ def _why(each: Compile) -> str:
     return f", recompiled because {each.reason}" if each.reason else ""
 
 
-_COMPILE_COLUMNS = (
-    Column("at", 10, "begin_ns", seconds),
-    Column("took", 12, "took_ns", seconds),
-    text("compile", lambda each: label_of(each) + _why(each)),
+_COMPILED_COLUMNS = (
+    Column("calls", 10, "calls", number),
+    Column("a call", 12, _a_call, short_time),
+    Column("compiles", 10, "compiles", number),
+    Column("took", 10, "took_ns", seconds),
+    text("function", "name"),
 )

@@ -26,6 +26,9 @@ class Compile(Record):
     """Hold one compile; `number`, from 1, `of` so many of its function.
 
     `begin_ns` is since profiling began.  `reason`: why again; `failure`: why nothing came of it.
+    `dynamo_ns`, `aot_ns` and `inductor_ns` are what each took itself, of `took_ns`.  `operators`
+    are the graph's, `guards` what is looked at before it runs; `cached`: caches on disk had it, and
+    False: had not.  None: the record has nothing of it.
     """
 
     name: str
@@ -38,6 +41,13 @@ class Compile(Record):
     took_ns: int
     reason: str | None
     failure: str | None
+    dynamo_ns: int | None
+    aot_ns: int | None
+    inductor_ns: int | None
+    operators: int | None
+    guards: int | None
+    graph_breaks: int | None
+    cached: bool | None
 
     @property
     def middle_ns(self) -> int:
@@ -46,14 +56,27 @@ class Compile(Record):
         return self.begin_ns + self.took_ns // 2
 
 
+class CompiledFunction(Record):
+    """Hold a function that was compiled: how often, what that took, and its calls with their exact
+    time, those that compiled it among them; null: they were not counted."""
+
+    name: str
+    compiles: int
+    took_ns: int
+    calls: int | None
+    run_ns: int | None
+
+
 class Compiles(Record):
-    """Hold all of them, in order of time; null where it is not known.
+    """Hold all of them, in order of time, and by function; null where it is not known.
 
     `run_ns` and `calls` are those of the compiled functions, `share` that of the samples in
-    compilers; `is_cut`: older ones are no longer in the record.
+    compilers; `is_cut`: older ones are no longer in the record.  `breaks`: why graphs were broken,
+    in PyTorch's words, and how often.
     """
 
     compiles: list[Compile]
+    by_function: list[CompiledFunction]
     functions: int
     again: int  # compiles of functions that had one
     took_ns: int
@@ -62,6 +85,7 @@ class Compiles(Record):
     calls: int | None
     share: float | None
     is_cut: bool
+    breaks: list[tuple[str, int]]
 
 
 @made_once
@@ -99,8 +123,20 @@ def compiles_of(profile: Profile) -> Compiles | None:
     traced = own_calls(profile)
     ran = [traced[frame] for frame in run if frame in traced]
     process = profile.process
+    took = Counter[str]()
+    for each in compiles:
+        took[function_of(each)] += each.took_ns
+    by_function = []
+    for key, n in n_of.items():
+        frame, name = names.get(key[:2], (0, key[2]))
+        label = _place(name, *key[:2])
+        figures = traced.get(frame) if profile.exact else None
+        exact = (figures.calls, figures.total_ns) if figures else (None, None)
+        by_function.append(CompiledFunction(label, n, took[label], *exact))
+    by_function.sort(key=lambda each: (-(each.calls or 0), -each.took_ns))
     return Compiles(
         compiles,
+        by_function,
         len(n_of),
         sum(n_of.values()) - len(n_of),
         sum(each.took_ns for each in compiles),
@@ -109,7 +145,13 @@ def compiles_of(profile: Profile) -> Compiles | None:
         sum(each.calls for each in ran) if profile.exact else None,
         _share(profile),
         bool(profile.meta.get("compiles_full")),
+        sorted(((text, n) for text, n in profile.meta.get("graph_breaks") or ()), key=_most_first),
     )
+
+
+def _most_first(row: tuple[str, int]) -> tuple[int, str]:
+    text, n = row
+    return -n, text
 
 
 def _compile(
@@ -119,6 +161,7 @@ def _compile(
     if failure and facts.get("why_failed"):
         failure = f"{failure}: {facts['why_failed']}"
     begin_ns = int(facts.get("begin_ns", start_ns))
+    dynamo_ns, aot_ns, inductor_ns = _parts(facts)
     return Compile(
         name,
         key[0],
@@ -130,7 +173,32 @@ def _compile(
         int(facts["end_ns"]) - begin_ns,
         _one_line(facts.get("reason"), facts.get("id")),
         _one_line(failure, None),
+        dynamo_ns,
+        aot_ns,
+        inductor_ns,
+        facts.get("operators"),
+        facts.get("guards"),
+        facts.get("graph_breaks"),
+        _is_cached(facts),
     )
+
+
+def _parts(facts: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Return what dynamo, AOT autograd and inductor took, each without the next one."""
+    dynamo, aot, inductor = (facts.get(key) for key in ("dynamo_us", "aot_us", "inductor_us"))
+
+    def own(us: int | None, below: int | None) -> int | None:
+        return None if us is None else max(0, us - (below or 0)) * 1000
+
+    return own(dynamo, aot), own(aot, inductor), own(inductor, 0)
+
+
+def _is_cached(facts: dict[str, Any]) -> bool | None:
+    hits, misses = (
+        sum(int(facts.get(f"{of}_{what}") or 0) for of in ("aot", "inductor"))
+        for what in ("hits", "misses")
+    )
+    return hits > 0 if hits or misses else None
 
 
 def _one_line(text: str | None, number: str | None) -> str | None:
@@ -170,5 +238,8 @@ def label_of(compile: Compile) -> str:
 
 def function_of(compile: Compile) -> str:
     """Return `LM.forward (train.py:37)`."""
-    place = f" ({os.path.basename(compile.file)}:{compile.line})" if compile.file else ""
-    return f"{compile.name}{place}"
+    return _place(compile.name, compile.file, compile.line)
+
+
+def _place(name: str, file: str, line: int) -> str:
+    return f"{name} ({os.path.basename(file)}:{line})" if file else name
