@@ -47,6 +47,7 @@ SUBCOMMANDS = {
     "merge": "merge",
     "probes": "probes",
     "ranks": "ranks",
+    "completion": "completion",
 }
 
 

@@ -3,32 +3,139 @@
 
 #include "loader_lock.h"
 
+/* --- is what we were compiled with what this interpreter has? ------------------------------------------
+ *
+ * A wheel meets patch releases that were not there when it was built.  So whatever samples follow without a look is
+ * compared with what the interpreter itself publishes (3.13+) or answers, read with a guard meanwhile. */
+
+enum { COMPARED_MAX = 8 }; /* frames */
+
 /* The offsets that CPython publishes for profilers (3.13+), against those we were compiled with. */
 static bool offsets_agree(void)
 {
 #if PY_VERSION_HEX >= 0x030d0000
     const struct _Py_DebugOffsets *o = &_PyRuntime.debug_offsets;
-    return o->interpreter_frame.previous == offsetof(frame_t, previous) &&
+    return !memcmp(o->cookie, _Py_Debug_Cookie, sizeof o->cookie) &&
+           o->version >> 16 == PY_VERSION_HEX >> 16 && !o->free_threaded &&
+           o->interpreter_frame.previous == offsetof(frame_t, previous) &&
            o->interpreter_frame.executable == offsetof(frame_t, f_executable) &&
            o->interpreter_frame.instr_ptr == offsetof(frame_t, instr_ptr) &&
            o->interpreter_frame.owner == offsetof(frame_t, owner) &&
            o->interpreter_frame.localsplus == offsetof(frame_t, localsplus) &&
+           o->thread_state.interp == offsetof(PyThreadState, interp) &&
            o->thread_state.current_frame == offsetof(PyThreadState, current_frame) &&
+           o->thread_state.datastack_chunk == offsetof(PyThreadState, datastack_chunk) &&
+           o->interpreter_state.ceval_gil == offsetof(PyInterpreterState, ceval.gil) &&
+           o->interpreter_state.gil_runtime_state_locked ==
+               offsetof(PyInterpreterState, _gil.locked) &&
+           o->interpreter_state.gil_runtime_state_holder ==
+               offsetof(PyInterpreterState, _gil.last_holder) &&
+           o->code_object.qualname == offsetof(PyCodeObject, co_qualname) &&
+           o->code_object.filename == offsetof(PyCodeObject, co_filename) &&
+           o->code_object.linetable == offsetof(PyCodeObject, co_linetable) &&
+           o->code_object.firstlineno == offsetof(PyCodeObject, co_firstlineno) &&
            o->code_object.co_code_adaptive == offsetof(PyCodeObject, co_code_adaptive);
 #else
     return true;
 #endif
 }
 
-/* Is `found` the code of the caller's frame, as CPython itself has it? */
-static bool is_current_code(uint64_t found)
+/* Of this thread, which has the GIL: its interpreter, that GIL, its chunks of the data stack. */
+static bool state_agrees(void)
+{
+    PyThreadState *ts = PyThreadState_Get();
+    struct _gil_runtime_state gil;
+    uint64_t address;
+    if (ts->interp != PyThreadState_GetInterpreter(ts) ||
+        !memread(&address, (uint64_t)&ts->interp->ceval.gil, sizeof address) ||
+        !memread(&gil, address, sizeof gil) || !GIL_IS_LOCKED(&gil) ||
+        GIL_HOLDER(&gil) != (uint64_t)ts)
+        return false;
+#if PY_VERSION_HEX < 0x030d0000
+    _PyCFrame cframe;
+    if (!memread(&cframe, (uint64_t)ts->cframe, sizeof cframe))
+        return false;
+#endif
+    _PyStackChunk chunk;
+    for (address = (uint64_t)ts->datastack_chunk; address; address = (uint64_t)chunk.previous)
+        if (!memread(&chunk, address, sizeof chunk) || chunk.size % 4096 || !chunk.size ||
+            chunk.size > 1ull << 40 || chunk.top > chunk.size / sizeof(PyObject *))
+            return false;
+    return true;
+}
+
+/* Is the frame's first local variable where CPython says?  Where it has none, or a cell, there is nothing to compare. */
+static bool local_agrees(PyFrameObject *frame, PyCodeObject *code, uint64_t address)
+{
+    PyObject *names = PyObject_GetAttrString((PyObject *)code, "co_varnames");
+    PyObject *cells = PyObject_GetAttrString((PyObject *)code, "co_cellvars");
+    PyObject *name = names && PyTuple_Check(names) ? PyTuple_GetItem(names, 0) : NULL;
+    bool is_plain = name && cells && !PySequence_Contains(cells, name);
+    PyObject *value = is_plain ? PyFrame_GetVar(frame, name) : NULL;
+    uint64_t held;
+    bool agrees = memread(&held, address + offsetof(frame_t, localsplus), sizeof held) &&
+                  (!value || (held & ~7ull) == (uint64_t)value); /* 3.14+: tagged */
+    PyErr_Clear();
+    Py_XDECREF(value);
+    Py_XDECREF(cells);
+    Py_XDECREF(names);
+    return agrees;
+}
+
+/* Does what we read of a code object name it as CPython does? */
+static bool code_agrees(PyCodeObject *code)
+{
+    struct py_code_info info;
+    if (!pyframe_read_code((uint64_t)code, &info, memread))
+        return false;
+    PyObject *name = PyObject_GetAttrString((PyObject *)code, "co_qualname");
+    PyObject *file = PyObject_GetAttrString((PyObject *)code, "co_filename");
+    PyObject *line = PyObject_GetAttrString((PyObject *)code, "co_firstlineno");
+    PyObject *table = PyObject_GetAttrString((PyObject *)code, "co_linetable");
+    bool agrees = name && file && line && table;
+    if (agrees) {
+        const struct py_code_text *texts[] = {&info.qualname, &info.file_name};
+        PyObject *of[] = {name, file};
+        for (int i = 0; i < 2 && agrees; i++) {
+            Py_ssize_t n;
+            const char *text = PyUnicode_AsUTF8AndSize(of[i], &n);
+            if (!text || texts[i]->kind != 1 || n != texts[i]->length)
+                continue; /* not ASCII, or cut */
+            agrees = !memcmp(text, (const char *)texts[i]->address, (size_t)n);
+        }
+        agrees = agrees && code->co_qualname == name && code->co_filename == file &&
+                 code->co_linetable == table && PyLong_AsLong(line) == (long)info.first_line &&
+                 info.first_traceable < (uint64_t)Py_SIZE(code);
+    }
+    PyErr_Clear();
+    Py_XDECREF(name);
+    Py_XDECREF(file);
+    Py_XDECREF(line);
+    Py_XDECREF(table);
+    return agrees;
+}
+
+/* Are the frames found those of CPython itself, each where it says that it is? */
+static bool frames_agree(const struct py_chain *chain)
 {
     PyFrameObject *frame = PyEval_GetFrame();
-    if (!frame)
-        return false;
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    Py_DECREF(code);
-    return (uint64_t)code == found;
+    bool agree = frame != NULL;
+    Py_XINCREF(frame);
+    for (size_t i = 0; i < chain->n_frames && i < COMPARED_MAX && agree; i++) {
+        if (!frame)
+            return false;
+        const struct py_frame *f = &chain->frames[i];
+        PyCodeObject *code = PyFrame_GetCode(frame);
+        int last = PyFrame_GetLasti(frame);
+        agree = (uint64_t)code == f->code && (uint32_t)(last < 0 ? 0 : last / 2) == f->offset &&
+                code_agrees(code) && (i || local_agrees(frame, code, f->frame));
+        Py_DECREF(code);
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return agree;
 }
 
 #if PY_VERSION_HEX < 0x030d0000
@@ -80,7 +187,7 @@ static const char wrong_build[] =
 
 const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
 {
-    if (!offsets_agree())
+    if (!offsets_agree() || !state_agrees())
         return wrong_build;
     struct py_frame frames[64];
     struct py_entry entries[64];
@@ -98,7 +205,7 @@ const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
     pyframe_walk(u, &regs, layout, &chain);
     if (!chain.n_entries || !chain.n_frames)
         return "no Python frame was found on the C stack";
-    if (!is_current_code(frames[0].code))
+    if (!frames_agree(&chain))
         return wrong_build;
     for (;;) {
         uint64_t pc = regs.pc, low = regs.sp, cfa;

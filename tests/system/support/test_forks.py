@@ -38,6 +38,7 @@ COMMANDS = [
     ("merge", PROFILE, PROFILE, "-o", "merged"),
     ("probes",),
     ("ranks", "nowhere.ranks"),
+    ("completion", "bash"),
 ]
 
 

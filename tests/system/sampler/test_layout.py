@@ -1,0 +1,114 @@
+"""Built for an interpreter whose structs differ in one field, the sampler refuses, and reads nothing.
+
+A wheel meets patch releases that were not there when it was built.  Here the interpreter is as it is
+and the headers differ: each field that samples follow is in turn where another one is, or moved by
+eight bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from support import PATIENCE_S, TARGETS, command, made_once
+
+pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
+
+INCLUDE = Path(sysconfig.get_path("include"))
+NEW = sys.version_info >= (3, 13)
+FRAME = ("internal/pycore_interpframe_structs.h", "internal/pycore_frame.h")
+CODE = ("cpython/code.h",)
+STATE = ("cpython/pystate.h",)
+GIL = ("internal/pycore_interp_structs.h", "internal/pycore_gil.h")
+CEVAL = ("internal/pycore_interp_structs.h", "internal/pycore_ceval_state.h")
+# The structs' begin, and the fields in them.  A field is put behind the one before it, in a struct
+# whose others are where they were, where two of a size can be exchanged; else what follows moves.
+MOVED = [
+    (FRAME, "_PyInterpreterFrame {", "f_executable" if NEW else "f_code"),
+    (FRAME, "_PyInterpreterFrame {", "previous"),
+    (FRAME, "_PyInterpreterFrame {", "instr_ptr" if NEW else "prev_instr"),
+    (FRAME, "_PyInterpreterFrame {", "owner"),
+    (FRAME, "_PyInterpreterFrame {", "localsplus"),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_firstlineno"),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_filename"),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_qualname"),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_linetable"),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_code_adaptive"),
+    (STATE, "struct _ts {", "interp"),
+    (STATE, "struct _ts {", "current_frame" if NEW else "cframe"),
+    (STATE, "struct _ts {", "datastack_chunk"),
+    (STATE, "struct _stack_chunk {", "size"),
+    (GIL, "struct _gil_runtime_state {", "last_holder"),
+    (GIL, "struct _gil_runtime_state {", "locked"),
+    (CEVAL, "struct _ceval_state {", "gil"),
+]
+PROGRAM = """
+import ctypes, sys
+
+library = ctypes.PyDLL(sys.argv[1])
+library.layout_wrong.restype = ctypes.c_char_p
+
+def outer(value): return inner(value, 2)
+def inner(one, two): return library.layout_wrong()
+
+print(outer(1))
+"""
+
+
+def field(text: str, struct: str, name: str) -> re.Match[str]:
+    """The line that declares it."""
+    at = text.index(struct)
+    # With the macro's backslash, where it is one.
+    found = re.compile(rf"^[ ]+[\w ]*[\w*][ *]*\*?{name}(\[[^\n;]*\])?(:1)?;", re.M).search(text, at)
+    assert found, (struct, name)
+    return found
+
+
+def answer(folder: Path, include: Path) -> str:
+    """What a library built with these headers says."""
+    library = folder / "layout.so"
+    build = "import sys; sys.path.insert(0, sys.argv[1]); import frame_steps as steps\n"
+    build += "steps.FLAGS[-1] = sys.argv[2]; steps.build(sys.argv[3], sys.argv[4])"
+    words = [sys.executable, "-c", build, TARGETS, include, library, TARGETS / "layout.c"]
+    subprocess.run(list(map(str, words)), check=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, library],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> None:
+        shutil.copytree(INCLUDE, folder / "include")
+
+    return made_once(tmp_path_factory, "layout_headers", make) / "include"
+
+
+@pytest.mark.further
+def test_the_right_headers(tmp_path: Path, headers: Path) -> None:
+    assert answer(tmp_path, headers) == "None"
+
+
+@pytest.mark.first_cases(1)
+@pytest.mark.parametrize("moved", MOVED, ids=lambda moved: moved[-1])
+def test_a_field_elsewhere(tmp_path: Path, headers: Path, moved: tuple) -> None:
+    files, struct, name = moved
+    include = tmp_path / "include"
+    shutil.copytree(headers, include)
+    file = next(each for each in (include / name for name in files) if each.exists())
+    while struct not in (text := file.read_text()):  # in an older version in the next one
+        file = next(each for each in (include / name for name in files[1:]) if each.exists())
+    found = field(text, struct, name)
+    end = " \\\n" if struct.startswith("_PyCode_DEF") else "\n"
+    file.write_text(f"{text[: found.start()]}    void *moved_by_a_test;{end}{text[found.start() :]}")
+    assert "pyhybrid was built for" in answer(tmp_path, include)
