@@ -55,6 +55,12 @@ bench: ## measure, keep the figures in bench/; ARGS=--tables writes docs/benchma
 bench-peers: ## the same programs under other profilers (PAIRS=)
 	@scripts/bench_peers.sh
 
+wheels: ## the sdist, and a wheel for each interpreter that runs on other systems, too; into build/wheels/dist (PYTHON=)
+	@scripts/wheels.sh
+
+release: ## what is released of this commit: tests, wheels twice, their names and hashes; uploads nothing
+	@scripts/release.sh
+
 build: ## build pyhybrid into .venv, and nothing else
 	@scripts/packages.sh build
 	@set -e; found=$$(scripts/pythons.sh first); scripts/venv.sh "$${found#* }" .venv build >/dev/null
@@ -66,4 +72,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo unit test test-all test-slice torch-versions matrix check docs map stress fuzz bench bench-peers build clean help
+.PHONY: demo unit test test-all test-slice torch-versions matrix check docs map stress fuzz bench bench-peers wheels release build clean help

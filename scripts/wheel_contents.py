@@ -2,6 +2,7 @@
 """Lays the licences of what a wheel bundles into it, a list of that (SBOM), and writes it anew.
 
     wheel_contents.py REPAIRED.whl FOLDER [LICENCES]
+    wheel_contents.py --sbom VERSION           prints the list alone
 
 The list is CycloneDX 1.6, of what scripts/wheels.txt says.  Written the same way each time: in the
 order of the names, with the time SOURCE_DATE_EPOCH.
@@ -99,7 +100,7 @@ def notice() -> bytes:
     return (NOTICE + "".join(lines)).encode()
 
 
-def write(wheel: Path, folder: Path, licences: Path | None) -> Path:
+def write(wheel: Path, folder: Path, licences: Path | None = None) -> Path:
     """Write the wheel, with what is added, into the folder; returns its path there."""
     with zipfile.ZipFile(wheel) as old:
         files = {each.filename: old.read(each) for each in old.infolist() if not each.is_dir()}
@@ -134,4 +135,7 @@ def write(wheel: Path, folder: Path, licences: Path | None) -> Path:
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         raise SystemExit(__doc__)
-    print(write(*(Path(word) for word in sys.argv[1:3]), Path(sys.argv[3]) if sys.argv[3:] else None))
+    if sys.argv[1] == "--sbom":
+        sys.stdout.buffer.write(sbom("pyhybrid", sys.argv[2]))
+    else:
+        print(write(*(Path(word) for word in sys.argv[1:3]), *map(Path, sys.argv[3:])))

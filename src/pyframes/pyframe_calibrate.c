@@ -46,6 +46,7 @@ static bool state_agrees(void)
     PyThreadState *ts = PyThreadState_Get();
     struct _gil_runtime_state gil;
     uint64_t address;
+    bool is_right = true;
     if (ts->interp != PyThreadState_GetInterpreter(ts) ||
         !memread(&address, (uint64_t)&ts->interp->ceval.gil, sizeof address) ||
         !memread(&gil, address, sizeof gil) || !GIL_IS_LOCKED(&gil) ||
@@ -55,13 +56,20 @@ static bool state_agrees(void)
     _PyCFrame cframe;
     if (!memread(&cframe, (uint64_t)ts->cframe, sizeof cframe))
         return false;
+    is_right = false; /* once released it is not locked, or another's (whose name may come a moment later) */
+    for (int i = 0; i < 8 && !is_right; i++) {
+        PyEval_SaveThread();
+        is_right = memread(&gil, address, sizeof gil) &&
+                   (!GIL_IS_LOCKED(&gil) || GIL_HOLDER(&gil) != (uint64_t)ts);
+        PyEval_RestoreThread(ts);
+    }
 #endif
     _PyStackChunk chunk;
     for (address = (uint64_t)ts->datastack_chunk; address; address = (uint64_t)chunk.previous)
         if (!memread(&chunk, address, sizeof chunk) || chunk.size % 4096 || !chunk.size ||
             chunk.size > 1ull << 40 || chunk.top > chunk.size / sizeof(PyObject *))
             return false;
-    return true;
+    return is_right;
 }
 
 /* Is the frame's first local variable where CPython says?  Where it has none, or a cell, there is nothing to compare. */
@@ -204,7 +212,8 @@ const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
     memset(layout, 0, sizeof *layout);
     pyframe_walk(u, &regs, layout, &chain);
     if (!chain.n_entries || !chain.n_frames)
-        return "no Python frame was found on the C stack";
+        return "no Python frame was found on the C stack: this CPython may differ from the one "
+               "that pyhybrid was built for";
     if (!frames_agree(&chain))
         return wrong_build;
     for (;;) {

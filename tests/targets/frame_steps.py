@@ -1,6 +1,6 @@
 """Every instruction of Python calls of all kinds, and the stack there (frame_steps.c).
 
-python frame_steps.py build LIBRARY [SOURCE]
+python frame_steps.py build LIBRARY [SOURCE [HEADERS]]
 python frame_steps.py run LIBRARY RESULT [monitored | again]
 
 `again`: twice before it is specialized.
@@ -35,12 +35,14 @@ SOURCES["unwind"] += ["rules.c", "stack_bounds.c", "unwind.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
 FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec"]
 FLAGS += [f"-I{SRC / room}" for room in SOURCES]
-FLAGS += ["-I", str(Path(__file__).parents[1] / "c"), "-I", sysconfig.get_path("include")]
+FLAGS += ["-I", str(Path(__file__).parents[1] / "c")]
+SOURCE, HEADERS = __file__.replace(".py", ".c"), sysconfig.get_path("include")
 
 
-def build(library: str, source: str = __file__.replace(".py", ".c")) -> None:
+def build(library: str, source: str = SOURCE, headers: str = HEADERS) -> None:
     sources = [source, *(SRC / room / name for room in SOURCES for name in SOURCES[room])]
-    subprocess.run(["gcc", *FLAGS, "-shared", "-o", library, *sources], check=True)
+    command = ["gcc", *FLAGS, "-I", headers, "-shared", "-o", library, *sources]
+    subprocess.run(command, check=True)
 
 
 CALLERS = {"run": "<module>", "sums.<locals>.<genexpr>": "sums"}

@@ -72,10 +72,8 @@ def field(text: str, struct: str, name: str) -> re.Match[str]:
 def answer(folder: Path, include: Path) -> str:
     """What a library built with these headers says."""
     library = folder / "layout.so"
-    build = "import sys; sys.path.insert(0, sys.argv[1]); import frame_steps as steps\n"
-    build += "steps.FLAGS[-1] = sys.argv[2]; steps.build(sys.argv[3], sys.argv[4])"
-    words = [sys.executable, "-c", build, TARGETS, include, library, TARGETS / "layout.c"]
-    subprocess.run(list(map(str, words)), check=True, timeout=PATIENCE_S)
+    words = [TARGETS / "frame_steps.py", "build", library, TARGETS / "layout.c", include]
+    subprocess.run([sys.executable, *map(str, words)], check=True, timeout=PATIENCE_S)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, library],
         capture_output=True,
