@@ -51,8 +51,8 @@ build() { # FOLDER DESTDIR PREFIX LIBDIR
         install -D -m 644 sqlite3.h -t "$2$3/include"
         install -D -m 644 libsqlite3.a -t "$2$4"
         mkdir -p "$2$4/pkgconfig"
-        printf '%s\n' "Name: SQLite" "Description: static" "Version: $(cat VERSION)" \
-            "Cflags: -I$3/include" "Libs: -L$4 -lsqlite3" >"$2$4/pkgconfig/sqlite3.pc"
+        printf '%s\n' "libdir=$4" "Name: SQLite" "Description: static" "Version: $(cat VERSION)" \
+            "Libs: -L\${libdir} -lsqlite3" >"$2$4/pkgconfig/sqlite3.pc"
     )
     (
         cd "$1"/elfutils_*
@@ -114,6 +114,7 @@ folder)
         CC=$cache/cc CXX=$cache/c++ PKG_CONFIG_LIBDIR=$root$triplet/pkgconfig
         export CC CXX PKG_CONFIG_LIBDIR
         build "$cache" "$root" /usr "$triplet"
+        sed -i "s|=/usr|=$root/usr|" "$root$triplet"/pkgconfig/*.pc
         licences "$cache" "$root"
         rm -rf "$cache"/elfutils_* "$cache"/sqlite3_*
         touch "$cache/.complete"
