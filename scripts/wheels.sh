@@ -56,14 +56,18 @@ echo "$found" | while read -r tag python; do
     say "for CPython $tag"
     each=$work/$tag
     with_packages "$each" "$python" build
-    rm -rf "$each.objects" "$each.wheel"
+    rm -rf "$each.objects" "$each.wheel" "$each.headers"
+    # Headers of Debian's own interpreters include what this system alone has.
+    own=x86_64-linux-gnu/$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+    mkdir -p "$each.headers/x86_64-linux-gnu"
+    [ ! -e "/usr/include/$own" ] || ln -s "/usr/include/$own" "$each.headers/$own"
     CC=$folder/cc CXX=$folder/c++ PKG_CONFIG_LIBDIR=$folder/root/usr/lib/x86_64-linux-gnu/pkgconfig \
-        CFLAGS="-ffile-prefix-map=$work=." PATH="$each/bin:$PATH" \
+        CFLAGS="-I$each.headers -ffile-prefix-map=$work=." PATH="$each/bin:$PATH" \
         "$each/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$each.wheel" \
         -Cbuild-dir="$each.objects" -Csetup-args=-Dlibunwind=disabled -Csetup-args=-Dlttng=disabled \
         -Csetup-args=-Dtests=disabled "$work/source" >&2
     auditwheel repair --plat manylinux_2_28_x86_64 --ldpaths "$libraries" --wheel-dir "$each.wheel/repaired" \
         "$each.wheel"/*.whl >&2
     "$work/tools/bin/python" scripts/wheel_contents.py "$each.wheel"/repaired/*.whl "$dist" "$folder/licences"
-    rm -rf "$each.wheel"
+    rm -rf "$each.wheel" "$each.headers"
 done
