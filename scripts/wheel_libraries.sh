@@ -108,6 +108,9 @@ folder)
         for file in "$cache"/files/*.deb; do dpkg-deb -x "$file" "$root"; done
         find "$root" -type l -lname '/*' |
             while IFS= read -r link; do ln -sfnr "$root$(readlink "$link")" "$link"; done
+        # libgcc's unwinder, which is linked in: that of newer systems asks what only newer C libraries have.
+        mv "$root"/usr/lib/gcc/x86_64-linux-gnu/10/libgcc*.a "$root$triplet"
+        rm -r "$root/usr/lib/gcc"
         compiler "$cache" cc gcc
         compiler "$cache" c++ g++
         sources "$cache"
