@@ -31,7 +31,7 @@ class Completion:
 
     name = "completion"
     words = "SHELL"
-    help = "print completions for bash, zsh or fish, or the manual page (man)"
+    help = "print completions of a shell, or the manual page"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""

@@ -11,7 +11,7 @@ from pyhybrid.options.kinds import Choice, Log, Option, Switch
 from pyhybrid.options.table import GROUPS, Options
 
 PROGRAM = "python -m pyhybrid"
-DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one call tree."
+DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one tree."
 EPILOG = (
     "A run writes out.pyhybrid, out.folded and perf.data (with /tmp/perf-PID.map) when the program "
     "ends, and prints a summary on stderr.  Then: `perf report`, `flamegraph.pl out.folded > "
