@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tries the pyhybrid that is installed for this interpreter, as its users would, in a new folder.
 
-Runs a program by the commands of the README and checks what comes of it: Python and the native code
-below it, by the names that libraries have which came along; the page, exports, children, pytest.  And
-that none of these libraries comes into the program.  Needs pytest for its plugin, and no compiler.
+Runs a program by the commands of the README and checks what comes of it: Python and the native
+code below it; the page, exports, children, pytest.  And that no library which a wheel brings along
+comes into the program.  Needs pytest for its plugin, and no compiler.
 """
 
 from __future__ import annotations

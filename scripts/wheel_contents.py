@@ -15,6 +15,8 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import time
 import zipfile
@@ -29,6 +31,8 @@ LICENCES = {
     "libbz2-1.0": "bzip2-1.0.6",
     "libzstd1": "BSD-3-Clause OR GPL-2.0-only",
 }
+# Where these libraries are the system's: its packages.
+RPMS = {"liblzma5": "xz-libs", "libbz2-1.0": "bzip2-libs", "libzstd1": "libzstd"}
 MIRROR = "https://deb.debian.org/"
 NOTICE = """\
 Beside pyhybrid (MIT, see LICENSE) this wheel has libraries of others, unchanged but for their
@@ -39,14 +43,32 @@ Licences are beside this file.  What each was made of:
 """
 
 
+def rpm(name: str) -> dict[str, object]:
+    """Return the library of a system of such packages that is bundled instead of Debian's."""
+    query = ["rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{SOURCERPM}", RPMS[name]]
+    package, version, source = subprocess.check_output(query, text=True).split()
+    return {
+        "type": "library",
+        "bom-ref": f"{package}@{version}",
+        "name": package,
+        "version": version,
+        "licenses": [{"expression": LICENCES[name]}],
+        "purl": f"pkg:rpm/almalinux/{package}@{version}",
+        "externalReferences": [{"type": "source-distribution", "url": source}],
+    }
+
+
 def components() -> list[dict[str, object]]:
     """Return the bundled libraries, as CycloneDX has them."""
     found = []
     for line in LISTED.read_text().splitlines():
-        use, path, digest = (line.split() + ["", "", ""])[:3]
-        if use not in ("bundled", "source"):
+        if not line.startswith(("bundled", "source")):
             continue
+        use, path, digest = line.split()
         name, version = Path(path).name.split("_")[:2]
+        if use == "bundled" and not shutil.which("dpkg"):
+            found.append(rpm(name))
+            continue
         version = re.sub(r"\.orig\.tar.*", "", version)
         found.append(
             {
@@ -94,7 +116,6 @@ def notice() -> bytes:
     lines = [
         f"{each['name']} {each['version']}: {each['licenses'][0]['expression']}\n"  # type: ignore[index]
         f"    {each['externalReferences'][0]['url']}\n"  # type: ignore[index]
-        f"    SHA-256 {each['hashes'][0]['content']}\n"  # type: ignore[index]
         for each in components()
     ]
     return (NOTICE + "".join(lines)).encode()

@@ -128,10 +128,15 @@ install)
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     export CC="${CC:-gcc}"
-    fetch "$work/files" bundled source patches
+    fetch "$work/files" source patches
     sources "$work"
     build "$work" "" /usr/local /usr/local/lib64
     ldconfig
+    mkdir -p /usr/local/share/licences
+    cp "$work"/elfutils_*/COPYING* /usr/local/share/licences
+    for package in bzip2-libs xz-libs libzstd; do
+        for file in /usr/share/licenses/$package/*; do cp "$file" "/usr/local/share/licences/$package-${file##*/}"; done
+    done
     ;;
 *)
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2

@@ -36,7 +36,7 @@ from pyhybrid.capture.output_lock import (
     remove_folders,
 )
 from pyhybrid.capture.std_streams import keep_whole, release, say
-from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.errors import PyhybridError, UsageError, not_built
 from pyhybrid.options.kinds import Part
 from pyhybrid.options.settings import GPU, Settings
 from pyhybrid.options.table import FORKED_CHILDREN, NO_CHILDREN
@@ -101,7 +101,7 @@ class Profiling:
         except ImportError as error:
             if any(sign in str(error) for sign in _SHORT):
                 raise PyhybridError(f"cannot start: {error}") from None
-            raise UsageError(f"not built for this interpreter or system: {error}") from None
+            raise not_built(error) from None
         self.native = _native
         self.finisher = Finisher(_native, self.python, self.umask)
         self.outputs = LiveOutputs(self.settings, self.python)

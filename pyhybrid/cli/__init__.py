@@ -10,7 +10,7 @@ import sys
 from pyhybrid.base import own_modules
 from pyhybrid.base.terminal_text import say
 from pyhybrid.cli.named_program import as_interpreter_takes
-from pyhybrid.errors import PyhybridError
+from pyhybrid.errors import PyhybridError, not_built
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
@@ -122,9 +122,17 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(_subcommand(arguments[0], arguments[1:]))
         program, begin = _begin(arguments)
     except PyhybridError as error:
-        say(str(error))
-        sys.exit(error.exit_code)
+        _fail(error)
+    except ImportError as error:
+        if (error.name or "").startswith("pyhybrid"):
+            _fail(not_built(error))
+        raise
     program.run(begin)
+
+
+def _fail(error: PyhybridError) -> "Never":
+    say(str(error))
+    sys.exit(error.exit_code)
 
 
 def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":

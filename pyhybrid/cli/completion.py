@@ -116,13 +116,13 @@ def _quoted(text: str) -> str:
 
 def bash() -> Iterator[str]:
     """Yield a script that bash evaluates."""
-    yield "# Completions of pyhybrid: eval \"$(pyhybrid completion bash)\""
+    yield '# Completions of pyhybrid: eval "$(pyhybrid completion bash)"'
     yield "_pyhybrid() {"
-    yield '    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} at= i'
+    yield "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} at= i"
     yield "    for ((i = 1; i < COMP_CWORD && i < 3; i++)); do"
     yield '        case "$at ${COMP_WORDS[i]}" in'
     known = [_quoted(" " + " ".join(each.words)) for each in lines() if each.words]
-    yield f"        {' | '.join(known)}) at=\"$at ${{COMP_WORDS[i]}}\" ;;"
+    yield f'        {" | ".join(known)}) at="$at ${{COMP_WORDS[i]}}" ;;'
     yield "        *) break ;;"
     yield "        esac"
     yield "    done"
@@ -234,8 +234,8 @@ def man() -> Iterator[str]:
     yield "\\fBpyhybrid\\fR [\\fIoptions\\fR] \\fIscript.py\\fR [\\fIargument\\fR...]"
     yield ".br"
     yield (
-        "\\fBpyhybrid\\fR [\\fIoptions\\fR] {\\-m \\fImodule\\fR | \\-c \\fIcode\\fR | \\fIcommand\\fR} "
-        "[\\fIargument\\fR...]"
+        "\\fBpyhybrid\\fR [\\fIoptions\\fR] "
+        "{\\-m \\fImodule\\fR | \\-c \\fIcode\\fR | \\fIcommand\\fR} [\\fIargument\\fR...]"
     )
     yield ".br"
     yield "\\fBpyhybrid\\fR \\fICOMMAND\\fR ..."

@@ -89,7 +89,7 @@ static int calibrate(struct session *s, struct sampler_info *info)
     if (!wrong)
         return 0;
     snprintf(info->error, sizeof info->error, "%s", wrong);
-    return -ENOTSUP;
+    return -ENOEXEC;
 }
 
 static int load_backend(struct session *s, const char *path, struct sampler_info *info)

@@ -1,12 +1,13 @@
-"""Built for an interpreter whose structs differ in one field, the sampler refuses, and reads nothing.
+"""Built for an interpreter whose structs differ in one field, the sampler refuses.
 
-A wheel meets patch releases that were not there when it was built.  Here the interpreter is as it is
-and the headers differ: each field that samples follow is in turn where another one is, or moved by
+A wheel meets patch releases that were not there when it was built.  Here the interpreter is as it
+is, and the headers differ: each field that samples follow, and all behind it, is in turn moved by
 eight bytes.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, TARGETS, command, made_once
+from support import PATIENCE_S, TARGETS, made_once
 
 pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
 
@@ -26,8 +27,7 @@ CODE = ("cpython/code.h",)
 STATE = ("cpython/pystate.h",)
 GIL = ("internal/pycore_interp_structs.h", "internal/pycore_gil.h")
 CEVAL = ("internal/pycore_interp_structs.h", "internal/pycore_ceval_state.h")
-# The structs' begin, and the fields in them.  A field is put behind the one before it, in a struct
-# whose others are where they were, where two of a size can be exchanged; else what follows moves.
+# How the struct begins, and the field.
 MOVED = [
     (FRAME, "_PyInterpreterFrame {", "f_executable" if NEW else "f_code"),
     (FRAME, "_PyInterpreterFrame {", "previous"),
@@ -64,7 +64,9 @@ def field(text: str, struct: str, name: str) -> re.Match[str]:
     """The line that declares it."""
     at = text.index(struct)
     # With the macro's backslash, where it is one.
-    found = re.compile(rf"^[ ]+[\w ]*[\w*][ *]*\*?{name}(\[[^\n;]*\])?(:1)?;", re.M).search(text, at)
+    found = re.compile(rf"^[ ]+[\w ]*[\w*][ *]*\*?{name}(\[[^\n;]*\])?(:1)?;", re.M).search(
+        text, at
+    )
     assert found, (struct, name)
     return found
 
@@ -108,5 +110,36 @@ def test_a_field_elsewhere(tmp_path: Path, headers: Path, moved: tuple) -> None:
         file = next(each for each in (include / name for name in files[1:]) if each.exists())
     found = field(text, struct, name)
     end = " \\\n" if struct.startswith("_PyCode_DEF") else "\n"
-    file.write_text(f"{text[: found.start()]}    void *moved_by_a_test;{end}{text[found.start() :]}")
+    file.write_text(
+        f"{text[: found.start()]}    void *moved_by_a_test;{end}{text[found.start() :]}"
+    )
     assert "pyhybrid was built for" in answer(tmp_path, include)
+
+
+CHANGES_ITS_OFFSETS = """
+import ctypes, struct
+runtime = (ctypes.c_char * 4096).in_dll(ctypes.pythonapi, "_PyRuntime")
+assert runtime[:8] == b"xdebugpy"
+NUMBERS = 3 + 3 + {interpreter}  # its head, the runtime's, and of the interpreter's before
+# The thread state's `size`, `prev`, `next`, `interp` and `current_frame`.
+at = NUMBERS * 8 + 4 * 8
+(offset,) = struct.unpack_from("Q", runtime, at)
+struct.pack_into("Q", runtime, at, offset + 8)
+"""
+
+
+@pytest.mark.skipif(not NEW, reason="published from CPython 3.13 on")
+@pytest.mark.parametrize("mode", ["hybrid", "trace"])
+def test_the_program_runs_all_the_same(tmp_path: Path, mode: str) -> None:
+    """Where the interpreter publishes other offsets than we have one line says why."""
+    text = CHANGES_ITS_OFFSETS.format(interpreter=16 if sys.version_info >= (3, 14) else 13)
+    (tmp_path / "sitecustomize.py").write_text(text)
+    (tmp_path / "program.py").write_text("print('it ran')\n")
+    words = [sys.executable, "-m", "pyhybrid", "--mode", mode, "program.py"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "it ran\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "differs from the one that pyhybrid was built for" in line
+    assert line.endswith("the program runs without a profile")
+    assert not list(tmp_path.glob("out*"))
