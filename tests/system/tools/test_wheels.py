@@ -123,7 +123,9 @@ def test_what_it_is_linked_with(unpacked: Path) -> None:
         others = {each.split("-")[0] for each in needed - GLIBC}
         if path.name.startswith("_symbolize."):
             assert others == {"libelf", "libdw", "liblzma", "libz.so.1"}
-        elif path.parent.name != "pyhybrid.libs":
+        elif path.parent.name == "pyhybrid.libs":
+            continue
+        else:
             assert not others, path
         # What an older C library has not must not be wanted.  (auditwheel looks at versioned ones.)
         for line in run("readelf", "--dyn-syms", "--wide", path).splitlines():
@@ -155,11 +157,14 @@ def test_another_cpython_says_so(wheel: Path, unpacked: Path, venv: Path, tmp_pa
     python = venv / "bin" / "python"
     text = run(python, "-m", "pip", "install", "--no-index", other, check=False)
     assert "is not a supported wheel on this platform" in text
-    for path in unpacked.rglob("*.cpython-*.so"):
+    other = tmp_path / "other"
+    shutil.copytree(unpacked, other)
+    for path in other.rglob("*.cpython-*.so"):
         path.rename(path.with_name(path.name.replace(f"cpython-{TAG[2:]}", "cpython-311")))
     (tmp_path / "program.py").touch()
     for words in (["program.py"], ["report", "out.pyhybrid"], ["ask"]):
-        text = run(python, "-m", "pyhybrid", *words, check=False, PYTHONPATH=str(unpacked))
+        command = (python, "-m", "pyhybrid", *words)
+        text = run(*command, folder=tmp_path, check=False, PYTHONPATH=str(other))
         (line,) = text.splitlines()
         assert re.search(
             r"not built for this interpreter .*: built for CPython 3.11, and this", line
