@@ -27,7 +27,7 @@ if [ "${PYHYBRID_SYSTEMS_INSIDE:-}" != 1 ]; then
     PYHYBRID_SYSTEMS_INSIDE=1 exec unshare --mount --propagation private "$clone/scripts/try_systems.sh" "$@"
 fi
 
-for name in http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT PIP_DEFAULT_TIMEOUT; do
+for name in http_proxy https_proxy no_proxy; do
     eval "value=\${$name:-}"
     [ -z "$value" ] || network="${network:-} $name=$value"
 done
@@ -56,12 +56,13 @@ prepare() { # SUITE
         chroot "$chroot" useradd --uid 1000 user
         touch "$chroot/.complete"
     fi
-    for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
+    for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
         [ ! -e "$file" ] || cp --dereference "$file" "$chroot$file"
     done
     for folder in proc sys dev; do mount --rbind "/$folder" "$chroot/$folder"; done
     mount -t tmpfs -o mode=1777,exec tmpfs "$chroot/tmp"
     cp -r build/wheels/dist scripts/try_wheel.py "$chroot/tmp"
+    build/wheels/tools/bin/python -m pip download --quiet --only-binary :all: --python-version 3.12 --dest "$chroot/tmp/dist" pytest
     chmod -R a+rX "$chroot/tmp"
 }
 
@@ -72,7 +73,7 @@ mkdir -p "$HOME"
 cd /tmp
 rm -rf venv
 "$0" -m venv venv
-venv/bin/python -m pip install --quiet pytest
+venv/bin/python -m pip install --quiet --no-index --find-links dist pytest
 find venv ! -name "*.pyc" | sort >before
 venv/bin/python -m pip install --quiet --no-index --find-links dist pyhybrid
 if command -v gcc cc; then echo "there is a compiler here" >&2; exit 1; fi
@@ -94,6 +95,7 @@ for word in "${@:-trixie}" $([ $# -gt 0 ] || echo forky sid); do
         [ -z "${PACKAGES:-}" ] || inside "$suite" sh -c "apt-get -q update && apt-get -q -y \
             --no-install-recommends install $PACKAGES" >>"$systems/$suite.log" 2>&1
         mkdir -p "$systems/$suite$prefix"
+        chmod a+x "$systems/$suite/root"
         mount --bind "$prefix" "$systems/$suite$prefix"
         pythons=$(ls "$prefix"/bin/python3.1[2-5])
     fi

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -53,7 +54,8 @@ def run(*words: object, folder: Path = CLONE, check: bool = True, **variables: s
 def made(clone: Path) -> Path:
     """The wheel for this interpreter, of the current commit."""
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    run("scripts/wheels.sh", folder=clone, PYTHON=base)
+    cache = Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache")  # HOME is another one here
+    run("scripts/wheels.sh", folder=clone, PYTHON=base, XDG_CACHE_HOME=str(cache))
     (wheel,) = (clone / "build" / "wheels" / "dist").glob(f"*-{TAG}-{TAG}-*.whl")
     return wheel
 
