@@ -56,7 +56,8 @@ static bool state_agrees(void)
     _PyCFrame cframe;
     if (!memread(&cframe, (uint64_t)ts->cframe, sizeof cframe))
         return false;
-    is_right = false; /* once released it is not locked, or another's (whose name may come a moment later) */
+    /* Once released it is not locked, or another's, whose name may come a moment later. */
+    is_right = false;
     for (int i = 0; i < 8 && !is_right; i++) {
         PyEval_SaveThread();
         is_right = memread(&gil, address, sizeof gil) &&
