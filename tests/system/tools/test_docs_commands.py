@@ -91,6 +91,8 @@ CHANGES = {
     "loader*": "data*",
     "diff before.ranks after.ranks": "diff out.ranks out.ranks",
     "spark=spark://head:7077 /shared/run7/out.ranks": "duckdb out.ranks",
+    "~/.config/fish/completions/": "",
+    "~/.local/share/man/man1/": "",
     "gunicorn -w": "gunicorn --check-config -w",  # which ends
     "--process 'loader worker'": "--process gunicorn",
     "--process 'rank 1'": "--process gunicorn",
