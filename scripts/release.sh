@@ -47,6 +47,6 @@ scripts/pythons.sh | while read -r tag python; do
     "$again/$tag/bin/python" scripts/try_wheel.py
 done
 
-build/wheels/tools/bin/python scripts/wheel_contents.py --sbom "$version" >"$out/pyhybrid-$version.cdx.json"
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) build/wheels/tools/bin/python scripts/wheel_contents.py --sbom "$version" >"$out/pyhybrid-$version.cdx.json"
 (cd "$out" && sha256sum -- * >../SHA256SUMS && mv ../SHA256SUMS .)
 cat "$out/SHA256SUMS"
