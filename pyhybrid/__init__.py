@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyhybrid.capture.api import enable as enable
     from pyhybrid.capture.api import step as step
     from pyhybrid.capture.decorator import profile as profile
+    from pyhybrid.capture.listening import listen as listen
     from pyhybrid.capture.shared_profile import write_profile as write_profile
     from pyhybrid.loading import Profile as Profile
     from pyhybrid.loading import load as load
@@ -45,6 +46,7 @@ _API = {  # name: where it is
     "disable": "capture.api.disable",
     "enable": "capture.api.enable",
     "load_ipython_extension": "notebook.magic.load_ipython_extension",
+    "listen": "capture.listening.listen",
     "load": "loading.load",
     "open": "loading.load",
     "profile": "capture.decorator.profile",

@@ -45,6 +45,8 @@ TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyhybrid.capture.attached import GivenClaim
+
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
 
@@ -64,7 +66,9 @@ class Profiling:
         *,
         makes_folders: bool = True,
         is_child: bool = False,
+        claim: GivenClaim | None = None,
     ) -> None:
+        """With a `claim` another process, which attached to this one, makes the profile."""
         if is_finisher():
             raise PyhybridError("this process makes a profile: nothing is profiled in it")
         self.settings = settings
@@ -79,13 +83,16 @@ class Profiling:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
         self.started = self.paused = self._settles = False
-        self.how = ""  # a child of another run began; "": this is a run of its own
+        # A child of another run began, or who attached did; "": this is a run of its own.
+        self.how = "attach" if claim else ""
+        self.remarks: list[str] = []  # of what went wrong, where this is no run of its own
+        self._given = claim
         self.parts: children.Parts | None = None  # where its children record
         self.parts_cpu_ns = 0  # what Profilers within it took
         self.streams: list[io.FileIO] = []
         self.prefix = ""
         self._made_folders: list[str] = []
-        if is_child or not settings.counts:
+        if is_child or claim or not settings.counts:
             return
         prefix = os.path.abspath(prefix_of(settings.output))
         self._made_folders = check_folder(prefix, makes=makes_folders)
@@ -106,7 +113,7 @@ class Profiling:
         self.finisher = Finisher(_native, self.python, self.umask)
         self.outputs = LiveOutputs(self.settings, self.python)
         other = _native.session()
-        self.claim: Claim | NoClaim | children.PartClaim = (
+        self.claim: Claim | NoClaim | children.PartClaim | GivenClaim = self._given or (
             NoClaim() if not self.settings.counts else Claim(self.prefix, self.pid)
         )
         try:
@@ -414,29 +421,39 @@ class Profiling:
         if result is None:
             return False
         watch_forks(None)
+        if self.how == "attach":
+            self.remarks = self._remarks(result)
         if self.how:
             return True
         if self.outputs.capture:
             self.outputs.capture.settle()
+        for remark in self._remarks(result):
+            say(remark)
+        return True
+
+    def _remarks(self, result: dict[str, Any]) -> list[str]:
+        """Return what there is to report of a run that has stopped so."""
+        remarks = []
         if result["write_error"]:
             reason = strerror(-result["write_error"])
             if result["write_error"] == -errno.EFBIG:
                 reason += " (the program's RLIMIT_FSIZE): the profile is of what came before"
-            say(f"{self.spool} is not complete: {reason}")
-        for remark in result["remarks"]:
-            say(remark)
-        if result["n_not_ready"] and self.settings.summary:
-            say(f"{result['n_not_ready']} signals met an unknown thread")
-        if result["signal_taken"] and self.settings.summary:
-            say("the program took SIGPROF: sampling ended there")
-        if result["spare_signal"] and self.settings.summary:
-            say(
+            remarks.append(f"{self.spool} is not complete: {reason}")
+        remarks += result["remarks"]
+        if not self.settings.summary:
+            return remarks
+        if result["n_not_ready"]:
+            remarks.append(f"{result['n_not_ready']} signals met an unknown thread")
+        if result["signal_taken"]:
+            remarks.append("the program took SIGPROF: sampling ended there")
+        if result["spare_signal"]:
+            remarks.append(
                 "the program took SIGPROF: sampled by timers from there on, "
                 f"with signal {result['spare_signal']}"
             )
-        if result["trap_lost"] and self.settings.summary:
-            say(f"{result['trap_lost']}: sampled by perf_event from there on")
-        return True
+        if result["trap_lost"]:
+            remarks.append(f"{result['trap_lost']}: sampled by perf_event from there on")
+        return remarks
 
     def finish(self, *, waits: bool = True) -> str | None:
         """Stop, and let another process make the profile file, the exports and the summary.

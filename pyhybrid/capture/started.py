@@ -45,6 +45,12 @@ def begin() -> None:
     if _begun:
         return
     _begun = True
+    if "PYHYBRID_LISTEN" in os.environ:  # (of listening.py, which is not imported for nothing)
+        from pyhybrid.capture.listening import listen_if_asked
+
+        listen_if_asked()
+    if "PYHYBRID_RUN" not in os.environ:
+        return
     try:
         import _signal  # type: ignore[import-not-found]
 

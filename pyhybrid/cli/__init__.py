@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 # Their modules.
 SUBCOMMANDS = {
+    "attach": "attach",
+    "dump": "dump",
+    "ps": "ps",
     "report": "report",
     "ask": "ask",
     "page": "page",

@@ -1,0 +1,229 @@
+"""One attachment: a socket to meet the process at, its spool, its end, and then the profile.
+
+This process opens the spool and locks it, and hands the descriptor over; so whatever happens to the
+other one, the profile is made here of what is there.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import marshal
+import os
+import select
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from contextlib import suppress
+from typing import Any
+
+from pyhybrid import __version__
+from pyhybrid.attach import ways
+from pyhybrid.attach.processes import Process
+from pyhybrid.attach.ways import Way
+from pyhybrid.base.terminal_text import say
+from pyhybrid.capture.attached import LENGTH, SLACK_S, STOP
+from pyhybrid.capture.listening import REQUEST
+from pyhybrid.capture.output_lock import Claim
+from pyhybrid.errors import PyhybridError, UsageError
+
+ANSWER_S = 10.0  # for the thread there to begin: it needs the GIL
+STOP_S = 60.0  # for it to end
+_FOLDER = "pyhybrid-attach-{pid}-"
+_PEER = struct.Struct("iii")
+
+
+class Meeting:
+    """Hold a socket in a folder of its own, where the process can reach it."""
+
+    def __init__(self, process: Process) -> None:
+        """Make it.  Raises UsageError."""
+        self.process = process
+        self.root = "" if _same_files(process.pid) else f"/proc/{process.pid}/root"
+        prefix = _FOLDER.format(pid=process.pid)
+        try:
+            self.folder = tempfile.mkdtemp(prefix=prefix, dir=f"{self.root}/tmp")
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.bind(os.path.join(self.folder, "socket"))
+            if os.geteuid() == 0:
+                for path in (self.folder, os.path.join(self.folder, "socket")):
+                    os.chown(path, process.uid, -1)
+            self._socket.listen()
+        except OSError as error:
+            raise UsageError(f"{self.root}/tmp: {error.strerror}") from None
+        self.path = os.path.join(self.folder.removeprefix(self.root), "socket")
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self.life = os.pidfd_open(process.pid)
+        self._poll.register(self.life, select.POLLIN)
+        self.wants_stop = False
+
+    def accept(self, most_s: float) -> socket.socket | None:
+        """Return the connection of the process, once it comes; None: it does not.
+
+        Whoever else may connect asks for the end of the profile (`stop`).  Raises PyhybridError.
+        """
+        until = time.monotonic() + most_s
+        while (left := until - time.monotonic()) > 0:
+            for descriptor, _ in self._poll.poll(left * 1000):
+                if descriptor == self.life:
+                    raise PyhybridError(f"process {self.process.pid} has ended")
+                other = self._socket.accept()[0]
+                if self.is_process(other):
+                    return other
+        return None
+
+    def is_process(self, other: socket.socket) -> bool:
+        """Is it the process?  Another one of its user asks for the end of the profile."""
+        pid, uid, _ = _PEER.unpack(
+            other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        )
+        if pid == self.process.pid:
+            return True
+        self.wants_stop = self.wants_stop or uid in (0, os.geteuid())
+        self._asking = other  # it waits for this to be closed
+        return False
+
+    def wait(self, connection: socket.socket, most_s: float) -> None:
+        """Wait so long, or until the process ends, or somebody asks for the end."""
+        self._poll.register(connection, select.POLLIN)
+        until = time.monotonic() + most_s
+        with suppress(KeyboardInterrupt):
+            while not self.wants_stop and (left := until - time.monotonic()) > 0:
+                for descriptor, _ in self._poll.poll(left * 1000):
+                    if descriptor != self._socket.fileno():
+                        return
+                    self.is_process(self._socket.accept()[0])
+
+    def close(self) -> None:
+        """Leave nothing."""
+        self._socket.close()
+        os.close(self.life)
+        with suppress(OSError):
+            os.unlink(self.root + REQUEST.format(pid=self.process.pid))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _same_files(pid: int) -> bool:
+    try:
+        return os.path.samefile("/proc/self/ns/mnt", f"/proc/{pid}/ns/mnt") and os.path.samefile(
+            "/", f"/proc/{pid}/root"
+        )
+    except OSError:
+        return True
+
+
+def ask_for_end(pid: int) -> None:
+    """Let the `pyhybrid attach` of that process end its profile, and wait until it has.
+
+    Raises UsageError."""
+    pattern = f"/tmp/{_FOLDER.format(pid=pid)}*/socket"
+    for path in [*glob.glob(pattern), *glob.glob(f"/proc/{pid}/root{pattern}")]:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as ours:
+            ours.connect(path)
+            ours.recv(1)
+            return
+    raise UsageError(f"nothing is attached to process {pid}")
+
+
+class Attachment:
+    """Profile a process from now on: `begin`, `wait`, `end`."""
+
+    def __init__(self, process: Process, options: dict[str, Any], claim: Claim) -> None:
+        """`options` as of CommandLineSettings; the `claim` is this process's."""
+        self._process, self._options, self._claim = process, options, claim
+        self._meeting = Meeting(process)
+        self._connection: socket.socket | None = None
+        self.way: Way | None = None
+
+    def begin(self, most_s: float) -> Way:
+        """Begin, for so long at most.  Raises UsageError, PyhybridError."""
+        self.way, self._connection = self._met()
+        run = {
+            "version": __version__,
+            "options": self._options,
+            "spool": self._claim.spool,
+            "most_s": most_s + SLACK_S,
+        }
+        data = marshal.dumps(run)
+        socket.send_fds(self._connection, [LENGTH.pack(len(data))], [self._claim.descriptor])
+        self._connection.sendall(data)
+        answer = self._answer(ANSWER_S)
+        if answer is None:
+            raise PyhybridError(f"process {self._process.pid} has not begun")
+        if "error" in answer:
+            raise UsageError(f"process {self._process.pid}: {answer['error']}")
+        return self.way
+
+    def _met(self) -> tuple[Way, socket.socket]:
+        possible = ways.ways(self._process)
+        for name in possible:
+            try:
+                way = self._begun(name)
+            except UsageError as error:
+                if name == possible[-1]:
+                    raise
+                say(f"{error}: another way is tried")
+                continue
+            patience = ANSWER_S if name == ways.PTRACE else ANSWER_S / 5
+            if found := self._meeting.accept(patience):
+                return way, found
+        raise UsageError(
+            f"process {self._process.pid} was asked ({possible[-1]}), but has not begun in "
+            f"{ANSWER_S:.0f} s: no thread comes to run Python; `pyhybrid dump {self._process.pid}` "
+            "shows where they are"
+        )
+
+    def _begun(self, name: str) -> Way:
+        meeting = self._meeting
+        if name == ways.LISTENS:
+            return ways.begin_by_signal(self._process, meeting.path, meeting.root)
+        if name == ways.REMOTE_EXEC:
+            return ways.begin_by_remote_exec(self._process, meeting.path, meeting.folder)
+        return ways.begin_by_ptrace(self._process, meeting.path, say)
+
+    def wait(self, most_s: float) -> None:
+        """Wait until it has been long enough, it ends, or somebody wants it to end."""
+        if self._connection:
+            self._meeting.wait(self._connection, most_s)
+
+    def end(self) -> list[str]:
+        """End the profile there; returns what there is to report of it."""
+        if not self._connection:
+            return []
+        with suppress(OSError):
+            self._connection.sendall(STOP)
+        answer = self._answer(STOP_S)
+        if answer is None:
+            return [f"process {self._process.pid} has ended, or ended the profile itself"]
+        return list(answer.get("stopped", []))
+
+    def _answer(self, most_s: float) -> dict[str, Any] | None:
+        """Return what it has to say; None: it is gone, or says nothing for too long."""
+        assert self._connection
+        self._connection.settimeout(most_s)
+        with suppress(OSError, EOFError):
+            head = self._read(LENGTH.size)
+            if LENGTH.unpack(head)[0] >> 24:  # a text: it could not even load the package
+                return {"error": (head + self._connection.recv(4096)).decode("utf-8", "replace")}
+            answer: dict[str, Any] = json.loads(self._read(LENGTH.unpack(head)[0]))
+            return answer
+        return None
+
+    def _read(self, n_bytes: int) -> bytes:
+        assert self._connection
+        data = b""
+        while len(data) < n_bytes:
+            more = self._connection.recv(n_bytes - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def close(self) -> None:
+        """Leave nothing there and here but the spool."""
+        if self._connection:
+            self._connection.close()
+        self._meeting.close()

@@ -1,0 +1,164 @@
+"""In a program that runs already: a profile from now on, for the process that attached to it.
+
+`serve` runs in a thread of its own, which sleeps on a socket while the profile runs.  What is
+recorded goes into a file that the other one has opened and locked; it makes the profile, too.  Where
+it goes away, or asks for it, the profile ends, and the thread with it.  Never raises or prints: the
+program is not ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import marshal
+import os
+import struct
+from posix import getpid
+
+from pyhybrid.base.light import suppress, to_json
+from pyhybrid.capture.output_lock import Descriptor
+from pyhybrid.errors import PyhybridError
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyhybrid.capture.profiling_run import Profiling
+
+LENGTH = struct.Struct("<I")  # of what follows, in both directions
+STOP = b"s"
+HOW = "attach"
+SLACK_S = 30.0  # after the time that was asked for the profile ends without a word
+
+
+class GivenClaim:
+    """Hold the spool that another process has opened, and the connection to it."""
+
+    prefix = suffix = ""
+
+    def __init__(self, spool: str, descriptor: int, connection: int) -> None:
+        self.spool, self._pid = spool, getpid()
+        self._lock, self._connection = Descriptor(descriptor), Descriptor(connection)
+
+    @property
+    def descriptor(self) -> int:
+        """Return the file's; -1 once the program has closed it."""
+        return self._lock.number
+
+    @property
+    def connection(self) -> int:
+        """Return the socket's; -1 once the program has closed it."""
+        return self._connection.number
+
+    def keep(self) -> None:
+        """Move both out of the program's way.  Raises OSError."""
+        self._lock.move()
+        self._connection.move()
+
+    def close(self) -> None:
+        """Close the file; in a forked child the connection, too: it is the parent's."""
+        self._lock.close()
+        if getpid() != self._pid:
+            self._connection.close()
+
+    def leave(self) -> None:
+        """Close both."""
+        self._lock.close()
+        self._connection.close()
+
+    give_up = close
+
+
+def serve(path: str) -> None:
+    """Profile for whoever listens on the socket at `path`, until it has enough."""
+    with suppress(Exception):
+        import _signal  # type: ignore[import-not-found]
+
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+        claim, run = _met(path)
+        try:
+            _profile(claim, run)
+        finally:
+            claim.leave()
+
+
+def _met(path: str) -> tuple[GivenClaim, dict[str, Any]]:
+    import _socket
+
+    ours = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        ours.connect(path)
+        size = _socket.CMSG_SPACE(struct.calcsize("i"))
+        data, passed, _, _ = ours.recvmsg(LENGTH.size, size, _socket.MSG_CMSG_CLOEXEC)
+        descriptor = struct.unpack("i", passed[0][2])[0]
+        run = marshal.loads(_read(ours.fileno(), LENGTH.unpack(data)[0]))
+    except BaseException:
+        ours.close()
+        raise
+    return GivenClaim(run["spool"], descriptor, ours.detach()), run
+
+
+def _read(descriptor: int, n_bytes: int) -> bytes:
+    data = b""
+    while len(data) < n_bytes:
+        more = os.read(descriptor, n_bytes - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _profile(claim: GivenClaim, run: dict[str, Any]) -> None:
+    from pyhybrid import __version__
+
+    profiling = None
+    try:
+        if __version__ != run["version"]:
+            raise PyhybridError(
+                f"it has loaded pyhybrid {__version__}, and this is {run['version']}"
+            )
+        profiling = _started(claim, run)
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        _answer(claim, {"error": str(reason or type(error).__name__)})
+        return
+    atexit.register(profiling.finish)  # where the program ends meanwhile
+    try:
+        _answer(claim, {"started": True})
+        _wait(claim, run["most_s"])
+    finally:
+        atexit.unregister(profiling.finish)
+        profiling.finish()
+    _answer(claim, {"stopped": profiling.remarks})
+
+
+def _started(claim: GivenClaim, run: dict[str, Any]) -> Profiling:
+    import sys
+
+    from pyhybrid import _native
+    from pyhybrid.capture.profiling_run import Profiling
+    from pyhybrid.options.settings import CommandLineSettings
+
+    if _native.session():
+        raise PyhybridError("it is profiled already")
+    settings = CommandLineSettings(**run["options"])
+    profiling = Profiling(settings, sys.orig_argv, claim=claim)
+    profiling.start()
+    profiling.resume()
+    return profiling
+
+
+def _wait(claim: GivenClaim, most_s: float) -> None:
+    """Wait until the other one has enough, is gone, or does not answer for too long."""
+    import select
+
+    poll = select.poll()
+    poll.register(claim.connection, select.POLLIN)
+    poll.poll(int(most_s * 1000))
+
+
+def _answer(claim: GivenClaim, what: dict[str, Any]) -> None:
+    """Tell it; where it is gone, nobody is told."""
+    text = to_json(what).encode()
+    with suppress(OSError):
+        os.write(claim.connection, LENGTH.pack(len(text)) + text)
+

@@ -1,0 +1,120 @@
+"""`pyhybrid attach PID`: a profile of a process that runs already, from now on."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from pyhybrid import _attach
+from pyhybrid.attach.matching import go_on_by_matching
+from pyhybrid.attach.processes import Process
+from pyhybrid.attach.session import Attachment, ask_for_end
+from pyhybrid.base.terminal_text import say
+from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
+from pyhybrid.cli.parser import DURATION, add_options, word
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.config_file import of_command_line
+from pyhybrid.options.kinds import Number
+from pyhybrid.options.settings import CommandLineSettings
+from pyhybrid.options.table import LIVE, NO_CHILDREN, Options
+
+MOST = 1 << 22  # a process's number (proc_sys_kernel(5), pid_max)
+# What is of no use there: of the program's start, its children, or what it would load.
+NOT_HERE = frozenset(
+    {"paused", "perf_trampoline", "children", "no_children", "ranks", "max_children_disk"}
+    | {"leave_part", "strict", "regions"}
+    | {name for name, each in Options.options.items() if each.group == LIVE}
+)
+PID = word(Number(1, MOST))
+
+
+class Attach:
+    """Profiles a process that runs already, for a time, and prints its summary; the files are as
+    of a run.  Options of a run hold but for those of its start, its children and live outputs.
+    The process need have neither pyhybrid nor its environment; afterwards it is as it was.
+    """
+
+    name = "attach"
+    words = "PID"
+    help = "profile a process that runs already"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.usage = "pyhybrid attach [options, as of a run] PID"
+        parser.add_argument("pid", type=PID, metavar="PID", help="the process: see `pyhybrid ps`")
+        parser.add_argument(
+            "--duration",
+            type=DURATION,
+            default=10_000_000_000,
+            metavar="TIME",
+            help="for how long (default: 10s); Ctrl-C ends it sooner",
+        )
+        parser.add_argument(
+            "--stop",
+            action="store_true",
+            help="end what `pyhybrid attach` has begun there, instead: its files are made",
+        )
+        options = [each for each in Options.options.values() if each.name not in NOT_HERE]
+        add_options(parser, options, defaults=False)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Profile; returns the exit code.  Raises PyhybridError."""
+        given = {name: value for name, value in vars(args).items() if name in Options.options}
+        if args.stop:
+            Process(args.pid)
+            ask_for_end(args.pid)
+            return 0
+        if args.pid == os.getpid():
+            raise UsageError("a process cannot attach to itself: pyhybrid.Profiler profiles it")
+        process = Process(args.pid)
+        go_on_by_matching(process)
+        asked = _in_force(given)
+        settings = CommandLineSettings(**asked)
+        if not settings.counts:
+            raise UsageError("the mode none makes no profile")
+        prefix = os.path.abspath(prefix_of(asked["output"]))
+        check_folder(prefix)
+        claim = Claim(prefix, args.pid)
+        try:
+            _profile(process, settings, asked, claim, args.duration / 1e9)
+        except BaseException:
+            claim.give_up()
+            raise
+        return _finish(settings, claim)
+
+
+def _in_force(given: dict[str, Any]) -> dict[str, Any]:
+    files = of_command_line(given)
+    usual = {each.name: each.at_command_line for each in Options.options.values()}
+    values = {name: value for name, value in files.values.items() if name not in NOT_HERE}
+    return {**usual, **values, **given, "config": files.files, "children": NO_CHILDREN}
+
+
+def _profile(
+    process: Process,
+    settings: CommandLineSettings,
+    asked: dict[str, Any],
+    claim: Claim,
+    duration_s: float,
+) -> None:
+    attachment = Attachment(process, {**asked, "formats": ()}, claim)
+    try:
+        way = attachment.begin(duration_s)
+        if settings.summary:
+            say(f"process {process.pid} is profiled for {duration_s:g} s (by {way})")
+        attachment.wait(duration_s)
+        for remark in attachment.end():
+            say(remark)
+    finally:
+        attachment.close()
+
+
+def _finish(settings: CommandLineSettings, claim: Claim) -> int:
+    from pyhybrid.finish import finish
+
+    formats = [word for name in settings.formats for word in ("--format", name)]
+    summary = ["--summary"] if settings.summary else []
+    return finish.main([*formats, *summary, claim.spool, claim.prefix])
+
+
+_ = (_attach, sys, PyhybridError)
