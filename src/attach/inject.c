@@ -176,14 +176,21 @@ static bool takes_state(struct borrowed *b)
     return true;
 }
 
+/* Has epoll_wait no timeout? */
+static bool waits_for_ever(const struct user_regs_struct *r)
+{
+    return r->orig_rax == SYS_epoll_pwait2 ? !r->r10 : (int)r->r10 < 0;
+}
+
 /* The system call in which it slept goes on by the kernel's own way: its number and result are as they were.  Of
- * epoll_wait the kernel makes EINTR of a stop, with nothing to tell it from a signal: it is called again. */
+ * epoll_wait the kernel makes EINTR of any stop (signal(7)): where it waits without a bound it is called again; else its
+ * caller, who knows how long it has waited, does that. */
 static void gives_back(struct borrowed *b)
 {
     struct iovec regs = {&b->regs, sizeof b->regs}, xstate = {b->xstate, b->xstate_size};
     long nr = (long)b->regs.orig_rax;
     bool is_epoll = nr == SYS_epoll_wait || nr == SYS_epoll_pwait || nr == SYS_epoll_pwait2;
-    if (is_epoll && (long)b->regs.rax == -EINTR) {
+    if (is_epoll && (long)b->regs.rax == -EINTR && waits_for_ever(&b->regs)) {
         b->regs.rax = b->regs.orig_rax;
         b->regs.rip -= 2;
         b->regs.orig_rax = -1ull;

@@ -18,7 +18,9 @@ INJECTED long injected_make_thread(struct injected *in)
     return r;
 }
 
-static inline __attribute__((always_inline)) void run_text(struct injected *in)
+/* Both return whether the mapping may go. */
+
+INJECTED int injected_run(struct injected *in)
 {
     void *globals = in->dict();
     void *code = globals ? in->compile(in->text, in->file, FILE_INPUT) : NULL;
@@ -31,25 +33,30 @@ static inline __attribute__((always_inline)) void run_text(struct injected *in)
         in->decref(code);
     if (globals)
         in->decref(globals);
+    return in->released;
 }
 
-/* The mapping goes by a tail call: munmap returns to what called this. */
-INJECTED void *injected_thread(void *argument)
+INJECTED int injected_run_in_thread(struct injected *in)
 {
-    struct injected *in = argument;
     int state = in->gil_ensure();
-    run_text(in);
+    injected_run(in);
     in->gil_release(state);
-    if (!in->released)
-        return NULL;
-    return in->unmap(in->mapping, in->mapping_size);
+    return in->released;
 }
 
-INJECTED int injected_pending(void *argument)
+/* The last thing is a jump to munmap, with the arguments that are the first fields: it returns to what called this,
+ * which gets its 0. */
+#define RUN_AND_GO(run)                                                                            \
+    __asm__("push %rbx\n mov %rdi, %rbx\n call " run "\n test %eax, %eax\n jz 1f\n"                \
+            "mov (%rbx), %rdi\n mov 8(%rbx), %rsi\n mov 16(%rbx), %rax\n pop %rbx\n jmp *%rax\n"   \
+            "1: pop %rbx\n ret")
+
+INJECTED __attribute__((naked)) void *injected_thread(void *argument)
 {
-    struct injected *in = argument;
-    run_text(in);
-    if (!in->released)
-        return 0;
-    return (int)(intptr_t)in->unmap(in->mapping, in->mapping_size);
+    RUN_AND_GO("injected_run_in_thread");
+}
+
+INJECTED __attribute__((naked)) int injected_pending(void *argument)
+{
+    RUN_AND_GO("injected_run");
 }

@@ -13,11 +13,13 @@
 
 /* Functions of the process, by its addresses; what the code is to do. */
 struct injected {
+    void *mapping; /* these three are known to assembly */
+    size_t mapping_size;
+    int (*unmap)(void *, size_t);
     int *(*errno_location)(void);
     int (*set_mask)(int, const sigset_t *, sigset_t *);
     int (*thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*thread_detach)(pthread_t);
-    void *(*unmap)(void *, size_t);
     int (*gil_ensure)(void);
     void (*gil_release)(int);
     void *(*dict)(void);
@@ -26,8 +28,6 @@ struct injected {
     void (*clear)(void);
     void (*decref)(void *);
     void *(*thread_body)(void *);
-    void *mapping;
-    size_t mapping_size;
     sigset_t all, old;
     pthread_t thread;
     volatile int released; /* the thread that was borrowed has left the mapping */
@@ -41,6 +41,9 @@ extern const char injected_end[] __asm__("__stop_pyh_injected");
 /* Each is the code that the borrowed thread calls, and returns 0 or an error's number: it makes a thread that takes the
  * GIL and runs the text. */
 long injected_make_thread(struct injected *in);
+/* Whether the mapping may go then. */
+int injected_run(struct injected *in);
+int injected_run_in_thread(struct injected *in);
 /* The thread's function. */
 void *injected_thread(void *argument);
 /* A pending call: runs the text in the main thread. */
