@@ -5,10 +5,17 @@ from typing import final
 # "": done, "gone", "denied", "traced", "stopped", "unsafe", "busy", "failed"; an errno; nanoseconds
 # for which the thread stood still.
 def inject(
-    pid: int, tid: int, functions: dict[str, int], runtime: int, text: str, pending: bool = False
+    pid: int,
+    tid: int,
+    functions: dict[str, int],
+    runtime: int,
+    text: str,
+    file: str,
+    pending: bool = False,
 ) -> tuple[str, int, int]:
     """Let a process run a text of Python, by a thread of it that is borrowed for a moment.
 
+    `file`: the name under which it is compiled.
     Without `pending` the thread must sleep where it has no lock, and makes a thread that runs it;
     with it, it is the main thread, which runs it where Python next looks for such calls.
     Raises OSError, LookupError (a function is missing), ValueError (the text is too long).

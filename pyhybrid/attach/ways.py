@@ -21,6 +21,8 @@ from pyhybrid.errors import UsageError
 LISTENS, REMOTE_EXEC, PTRACE = "its own signal", "sys.remote_exec", "ptrace"
 PATIENCE_S = 10.0  # until a thread is found that may be borrowed
 PAUSE_S = 0.02
+# As whose it counts: functions in the package's folder are in no profile.
+_FILE = os.path.join(os.path.dirname(__file__), "begun")
 _PENDING_AFTER_S = 0.2  # no thread sleeps for so long: the main thread runs it by itself
 
 # What runs there.  The package is loaded by its path: neither sys.path nor what is installed there
@@ -123,7 +125,7 @@ def begin_by_ptrace(process: Process, path: str, say: Callable[[str], None]) -> 
         holder = next((tid for tid, _, holds in threads if holds), 0)
         for tid in (each for each in _sleepers(process.pid) if each != holder):
             result, error, ns = _attach.inject(
-                process.pid, tid, functions, process.runtime, text(path, in_thread=False)
+                process.pid, tid, functions, process.runtime, text(path, in_thread=False), _FILE
             )
             if not result:
                 return Way(PTRACE, ns / 1e6, tid)
@@ -135,6 +137,7 @@ def begin_by_ptrace(process: Process, path: str, say: Callable[[str], None]) -> 
                 functions,
                 process.runtime,
                 text(path, in_thread=True),
+                _FILE,
                 pending=True,
             )
             if not result:

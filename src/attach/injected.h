@@ -31,7 +31,7 @@ struct injected {
     sigset_t all, old;
     pthread_t thread;
     volatile int released; /* the thread that was borrowed has left the mapping */
-    char text[4096], file[16];
+    char text[4096], file[1024];
 };
 
 /* Where the code begins and ends, in this process. */

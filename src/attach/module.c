@@ -65,14 +65,14 @@ static bool set_text(char *to, size_t size, const char *from)
 
 static PyObject *py_inject(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"pid", "tid", "functions", "runtime", "text", "pending", NULL};
+    static char *names[] = {"pid", "tid", "functions", "runtime", "text", "file", "pending", NULL};
     int pid, tid, pending = 0;
     unsigned long long runtime;
-    const char *text;
+    const char *text, *file;
     PyObject *functions;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iiO!Ks|p:inject", names, &pid, &tid,
-                                     &PyDict_Type, &functions, &runtime, &text, &pending))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iiO!Kss|p:inject", names, &pid, &tid,
+                                     &PyDict_Type, &functions, &runtime, &text, &file, &pending))
         return NULL;
     struct inject_request q = {.by = pending ? INJECT_PENDING : INJECT_SLEEPER};
     const struct {
@@ -112,8 +112,8 @@ static PyObject *py_inject(PyObject *module, PyObject *args, PyObject *keywords)
     q.gil_start = interpreter.gil;
     q.gil_end = interpreter.gil_end;
     if (!set_text(q.in.text, sizeof q.in.text, text) ||
-        !set_text(q.in.file, sizeof q.in.file, "<pyhybrid>")) {
-        PyErr_SetString(PyExc_ValueError, "the text is too long");
+        !set_text(q.in.file, sizeof q.in.file, file)) {
+        PyErr_SetString(PyExc_ValueError, "the text or the file's name is too long");
         return NULL;
     }
     struct report report;
