@@ -8,6 +8,7 @@ Source: System V ABI, chapter 4 (sections, symbols), proc(5), ptrace(2).
 
 from __future__ import annotations
 
+import mmap
 import os
 import pwd
 import re
@@ -17,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from pyhybrid.capture.finisher import start_ticks
 from pyhybrid.capture.listening import MARK
@@ -57,18 +58,19 @@ class Image:
         """`first` is its mapping from the file's begin on.  Raises OSError, struct.error."""
         self.path, self._pid, self._first = first.path, pid, first
         with self._open() as file:
-            self._data = file.read()
+            self._data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         kind, _, _, _, programs, sections, _, _, size, n, s_size, n_sections, _ = (
             _HEADER.unpack_from(self._data)
         )
-        loads = (_PROGRAM.unpack_from(self._data, programs + i * size) for i in range(n))
-        lowest = min((each[3] & -4096 for each in loads if each[0] == _PT_LOAD), default=0)
+        found = (_PROGRAM.unpack_from(self._data, programs + i * size) for i in range(n))
+        self._loads = [each for each in found if each[0] == _PT_LOAD]
+        lowest = min((each[3] & -4096 for each in self._loads), default=0)
         self.bias = 0 if kind == _ET_EXEC else first.start - lowest
         self._sections = [
             _SECTION.unpack_from(self._data, sections + i * s_size) for i in range(n_sections)
         ]
 
-    def _open(self) -> object:
+    def _open(self) -> BinaryIO:
         file = self._first
         path = file.path
         if path.endswith(_DELETED):
@@ -96,6 +98,14 @@ class Image:
             if at in wanted and index:
                 found[wanted[at]] = self.bias + value
         return found
+
+    def number_at(self, address: int) -> int:
+        """Return the 4 bytes that the file has for an address of the process; 0: none."""
+        at = address - self.bias
+        for _, _, offset, begin, _, in_file, *_ in self._loads:
+            if begin <= at <= begin + in_file - 4:
+                return int.from_bytes(self._data[offset + at - begin :][:4], "little")
+        return 0
 
     def place_of(self, code: bytes, access: str, mappings: Iterable[Mapping]) -> int:
         """Return where the process has such code of this file; 0: nowhere."""
@@ -136,7 +146,7 @@ class Process:
             program = _link(f"/proc/{pid}/exe") or command_of(pid)
             what = f"it runs {program}" if program else "it has ended, or is the kernel's"
             raise UsageError(f"process {pid} is no Python {OLDEST[0]}.{OLDEST[1]} or newer: {what}")
-        word = int.from_bytes(self.read(self.addresses[_VERSION], 4), "little")
+        word = self.python.number_at(self.addresses[_VERSION])
         self.version = word >> 24, word >> 16 & 255, word >> 8 & 255
         self.is_free_threaded = bool(re.search(r"3\.\d+t\b", self.python.path))
 
@@ -149,16 +159,6 @@ class Process:
     def shown_version(self) -> str:
         """Return the version as people write it."""
         return ".".join(map(str, self.version))
-
-    def read(self, address: int, n_bytes: int) -> bytes:
-        """Return what is there.  Raises UsageError."""
-        try:
-            with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
-                memory.seek(address)
-                data = memory.read(n_bytes) or b""
-        except OSError as error:
-            raise refusal(self.pid, error) from None
-        return data
 
     @cached_property
     def functions(self) -> dict[str, int]:

@@ -109,11 +109,6 @@ enum inject_result thread_stop(pid_t tid, int *error)
     return INJECT_DONE;
 }
 
-void thread_release(pid_t tid)
-{
-    ptrace(PTRACE_DETACH, tid, NULL, NULL);
-}
-
 static bool reads(pid_t pid, uint64_t address, void *to, size_t n)
 {
     struct iovec here = {to, n}, there = {(void *)address, n};
@@ -176,29 +171,71 @@ static bool takes_state(struct borrowed *b)
     return true;
 }
 
-/* Has epoll_wait no timeout? */
-static bool waits_for_ever(const struct user_regs_struct *r)
+/* Does a signal wait for it, or for any thread?  Then EINTR is what its handler's thread waits for. */
+static bool has_signal(pid_t tid)
 {
-    return r->orig_rax == SYS_epoll_pwait2 ? !r->r10 : (int)r->r10 < 0;
+    siginfo_t info;
+    struct __ptrace_peeksiginfo_args own = {.nr = 1}, shared = {.flags = PTRACE_PEEKSIGINFO_SHARED,
+                                                                .nr = 1};
+    return ptrace(PTRACE_PEEKSIGINFO, tid, &own, &info) > 0 ||
+           ptrace(PTRACE_PEEKSIGINFO, tid, &shared, &info) > 0;
 }
 
-/* The system call in which it slept goes on by the kernel's own way: its number and result are as they were.  Of
- * epoll_wait the kernel makes EINTR of any stop (signal(7)): where it waits without a bound it is called again; else its
+/* The system call in which it slept goes on by the kernel's own way: its number and result are as they were.  Of some
+ * the kernel makes EINTR of any stop (signal(7)): these are called again, but where they have a timeout.  Then their
  * caller, who knows how long it has waited, does that. */
+static void calls_again(pid_t tid, struct user_regs_struct *r)
+{
+    bool again = false;
+    switch (r->orig_rax) {
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+        again = (int)r->r10 < 0;
+        break;
+    case SYS_epoll_pwait2:
+        again = !r->r10;
+        break;
+    case SYS_rt_sigtimedwait:
+        again = !r->rdx;
+        break;
+    case SYS_semop:
+    case SYS_read:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_accept:
+    case SYS_accept4:
+        again = true;
+        break;
+    }
+    if (again && (long)r->rax == -EINTR && !has_signal(tid)) {
+        r->rax = r->orig_rax;
+        r->rip -= 2;
+        r->orig_rax = -1ull;
+    }
+}
+
 static void gives_back(struct borrowed *b)
 {
     struct iovec regs = {&b->regs, sizeof b->regs}, xstate = {b->xstate, b->xstate_size};
-    long nr = (long)b->regs.orig_rax;
-    bool is_epoll = nr == SYS_epoll_wait || nr == SYS_epoll_pwait || nr == SYS_epoll_pwait2;
-    if (is_epoll && (long)b->regs.rax == -EINTR && waits_for_ever(&b->regs)) {
-        b->regs.rax = b->regs.orig_rax;
-        b->regs.rip -= 2;
-        b->regs.orig_rax = -1ull;
-    }
+    calls_again(b->tid, &b->regs);
     ptrace(PTRACE_SETREGSET, b->tid, NT_X86_XSTATE, &xstate);
     ptrace(PTRACE_SETREGSET, b->tid, NT_PRSTATUS, &regs);
     ptrace(PTRACE_SETSIGMASK, b->tid, sizeof b->mask, &b->mask);
     ptrace(PTRACE_DETACH, b->tid, NULL, (long)b->signal);
+}
+
+void thread_release(pid_t tid)
+{
+    struct user_regs_struct now, then;
+    struct iovec regs = {&now, sizeof now};
+    if (!ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &regs)) {
+        then = now;
+        calls_again(tid, &then);
+        regs.iov_base = &then;
+        if (then.rip != now.rip)
+            ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &regs);
+    }
+    ptrace(PTRACE_DETACH, tid, NULL, NULL);
 }
 
 /* Runs from `regs` until the trap that ends at `trap`, or, at 0, for one instruction.  Returns 0 or an errno. */

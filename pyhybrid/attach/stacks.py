@@ -1,0 +1,265 @@
+"""All stacks of a process once: Python and native frames of each thread as one, read from outside.
+
+Nothing runs in the process.  Each thread is stopped for as long as its stack is read, some
+milliseconds at most; where ptrace is not permitted, its Python frames are read while it runs.  As in
+a profile, a run of Python frames stands in the place of the eval loop that executes it: its native
+frame has the run's entry frame on the stack (src/pyframes/pyframe.h).
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from pyhybrid import _attach
+from pyhybrid._columns import line_runs
+from pyhybrid.attach.processes import Process, refusal, status_of
+from pyhybrid.errors import UsageError
+from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, plain_symbol
+from pyhybrid.symbols.resolve import default_loader
+
+GIL_HELD, GIL_WAITED_FOR = "has the GIL", "waits for the GIL"
+_TAKES_GIL = ("take_gil",)
+_TRIES = 3  # of a thread that runs meanwhile, or that a signal meets
+_NO_LINE = -1
+
+
+class StackFrame(NamedTuple):
+    """A frame of a stack: of Python a function, its file and line, else a native function and its
+    library's name; `is_plumbing`: of no interest to most."""
+
+    name: str
+    file: str
+    line: int = 0
+    is_python: bool = True
+    is_plumbing: bool = False
+
+
+class ThreadStack(NamedTuple):
+    """The stack of a thread, innermost frame first: `is_main`, the kernel's name, what it does
+    (runs, or the system call that it sleeps in), and about the GIL; `why` it is not whole."""
+
+    tid: int
+    is_main: bool
+    name: str
+    state: str
+    gil: str
+    frames: tuple[StackFrame, ...]
+    why: str = ""
+
+
+class ProcessStacks(NamedTuple):
+    """Those of a process; `rank` among others that a launcher started, or None; `notes`."""
+
+    pid: int
+    rank: int | None
+    command: str
+    version: str
+    threads: tuple[ThreadStack, ...]
+    notes: tuple[str, ...] = ()
+
+
+_Native = tuple[int, int, str | None, int]  # as Unwind.frames has them
+
+
+class _Raw(NamedTuple):
+    """What was read of a thread."""
+
+    python: list[tuple[int, int, int]]
+    native: list[_Native]
+    state: str
+    gil: str
+    why: str
+
+
+class Reader:
+    """Read processes of this interpreter's version; `natives`: their native frames, too."""
+
+    def __init__(self, *, natives: bool = True) -> None:
+        self._natives = natives
+        self._raw: list[tuple[Process, dict[int, _Raw], tuple[str, ...]]] = []
+        self._codes: dict[tuple[int, int], tuple[str, str, int, bytes] | None] = {}
+
+    def read(self, process: Process) -> None:
+        """Read its stacks.  Raises UsageError."""
+        pid, notes = process.pid, []
+        try:
+            alive, _, _, threads = _attach.interpreter(pid, process.runtime)
+        except OSError as error:
+            raise refusal(pid, error) from None
+        if not alive:
+            raise UsageError(f"process {pid} has no Python yet, or no more")
+        states = {tid: (state, holds) for tid, state, holds in threads}
+        unwind = None
+        if self._natives:
+            try:
+                unwind = _attach.Unwind(pid)
+            except RuntimeError as error:
+                notes.append(f"no native frames: {error}")
+        found = {}
+        for tid in sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=(pid).__ne__):
+            state, holds = states.get(tid, (0, False))
+            with suppress(OSError):
+                found[tid] = self._thread(pid, tid, state, holds, unwind)
+        if why := next((each.why for each in found.values() if each.why == "denied"), ""):
+            notes.append(f"no native frames: {refusal(pid, PermissionError(1, why))}")
+        self._raw.append((process, found, tuple(notes)))
+
+    def _thread(
+        self, pid: int, tid: int, state: int, holds: bool, unwind: _attach.Unwind | None
+    ) -> _Raw:
+        does, why, native = _doing(pid, tid), "", []
+        stopped = ""
+        if unwind:
+            for _ in range(_TRIES):
+                stopped = _attach.stop(tid)[0]
+                if stopped != "unsafe":
+                    break
+        try:
+            python = _attach.frames(pid, state) if state else []
+            if unwind and not stopped:
+                native, why = unwind.frames(tid)
+        finally:
+            if unwind and not stopped:
+                _attach.release(tid)
+        for code, _, _ in python:
+            self._remember(pid, code)
+        return _Raw(python, native, does, GIL_HELD if holds else "", why or stopped)
+
+    def _remember(self, pid: int, code: int) -> None:
+        """Read what names the code object, once."""
+        if code and (pid, code) not in self._codes:
+            self._codes[pid, code] = None
+            with suppress(OSError):
+                self._codes[pid, code] = _attach.code(pid, code)
+
+    def stacks(self) -> list[ProcessStacks]:
+        """Return those of all that were read; native names are looked up for all at once."""
+        names = _names(
+            (f"/proc/{process.pid}/root", frame)
+            for process, threads, _ in self._raw
+            for raw in threads.values()
+            for frame in raw.native
+        )
+        return [
+            ProcessStacks(
+                process.pid,
+                _rank(process.pid),
+                _command(process.pid),
+                process.shown_version,
+                tuple(self._whole(process.pid, tid, raw, names) for tid, raw in threads.items()),
+                notes,
+            )
+            for process, threads, notes in self._raw
+        ]
+
+    def _whole(self, pid: int, tid: int, raw: _Raw, names: dict[_Place, str]) -> ThreadStack:
+        frames = tuple(self._joined(pid, raw, names))
+        gil = raw.gil
+        if not gil and any(f.name in _TAKES_GIL for f in frames[:8] if not f.is_python):
+            gil = GIL_WAITED_FOR
+        comm = ""
+        with suppress(OSError), open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as file:
+            comm = file.read().rstrip("\n")
+        return ThreadStack(tid, tid == pid, comm, raw.state, gil, frames, raw.why)
+
+    def _joined(self, pid: int, raw: _Raw, names: dict[_Place, str]) -> Iterator[StackFrame]:
+        runs = list(_runs(raw.python))
+        for at, (_, sp, path, address) in enumerate(raw.native):
+            caller_sp = raw.native[at + 1][1] if at + 1 < len(raw.native) else 0
+            here = []
+            while runs and sp <= runs[0][0] < caller_sp:
+                here.append(runs.pop(0)[1])
+            for run in here:
+                yield from (self._python(pid, *frame) for frame in run)
+            if not here:
+                yield _native(names.get((path, address), ""), path)
+        for _, run in runs:
+            yield from (self._python(pid, *frame) for frame in run)
+
+    def _python(self, pid: int, code: int, _: int, offset: int) -> StackFrame:
+        known = self._codes.get((pid, code))
+        if known is None:
+            return StackFrame("?", "")
+        name, file, first_line, table = known
+        starts, lines, end = line_runs(table, first_line)
+        line = lines[bisect_right(starts, offset) - 1] if offset < end else first_line
+        return StackFrame(name, file, first_line if line == _NO_LINE else line)
+
+
+_Place = tuple[str | None, int]  # a file, and an address in it
+
+
+def _runs(python: list[tuple[int, int, int]]) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
+    """Yield each eval loop's entry frame and the frames that it executes."""
+    run: list[tuple[int, int, int]] = []
+    for frame in python:
+        if frame[0]:
+            run.append(frame)
+        else:
+            yield frame[1], run
+            run = []
+    if run:
+        yield 0, run
+
+
+def _native(symbol: str, path: str | None) -> StackFrame:
+    file = os.path.basename(path or "")
+    if not symbol:
+        return StackFrame(f"{file or '[jit]'}!?", file, is_python=False, is_plumbing=not path)
+    plumbing = is_interpreter(file) or is_plumbing(file, symbol)
+    return StackFrame(symbol, file, is_python=False, is_plumbing=plumbing)
+
+
+def _names(frames: Iterable[tuple[str, _Native]]) -> dict[_Place, str]:
+    """Return the readable names of all native frames, each file read once."""
+    load, demangle = default_loader()
+    wanted: defaultdict[str, set[int]] = defaultdict(set)
+    root_of = {}
+    for root, (_, _, path, address) in frames:
+        if path and path.startswith("/"):
+            wanted[path].add(address)
+            root_of.setdefault(path, root)
+    names: dict[_Place, str] = {}
+    for path, addresses in wanted.items():
+        listed = sorted(addresses)
+        with suppress(OSError, LookupError, ValueError):
+            for address, symbol in zip(
+                listed, load(root_of[path] + path, None).resolve(listed), strict=True
+            ):
+                if symbol:
+                    names[path, address] = demangle(plain_symbol(symbol[0]))
+    return names
+
+
+def _doing(pid: int, tid: int) -> str:
+    """Return "runs", or the system call in which it sleeps, by its number."""
+    with suppress(OSError, IndexError):
+        with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
+            state = file.read().rpartition(b")")[2].split()[0].decode()
+        return {"R": "runs", "D": "waits in the kernel", "T": "is stopped", "t": "is traced"}.get(
+            state, "sleeps"
+        )
+    return ""
+
+
+def _rank(pid: int) -> int | None:
+    from pyhybrid.capture.children import RANK_VARIABLES
+
+    with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        known = dict(each.partition(b"=")[::2] for each in file.read().split(b"\0"))
+        for name in RANK_VARIABLES["rank"]:
+            value = known.get(name.encode(), b"")
+            if value.isdigit():
+                return int(value)
+    return None
+
+
+def _command(pid: int) -> str:
+    from pyhybrid.attach.processes import command_of
+
+    return command_of(pid) or status_of(pid, "Name")
