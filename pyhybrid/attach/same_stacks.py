@@ -6,6 +6,7 @@ whoever hangs apart from the others is one of the last ones.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -13,7 +14,7 @@ from pyhybrid.attach.stacks import ProcessStacks, StackFrame, ThreadStack
 from pyhybrid.base.terminal_text import visible
 
 MOST_NAMED = 8  # threads or processes in one line
-_LIBRARIES = ("/site-packages/", "/dist-packages/")
+_LIBRARIES = re.compile(r".*/(?:(?:site|dist)-packages|lib/python3\.\d+t?)/")
 
 
 def label(process: ProcessStacks) -> str:
@@ -73,9 +74,7 @@ def _place(frames: tuple[StackFrame, ...]) -> str:
 def line_of(frame: StackFrame) -> str:
     """Return a frame as text, innermost and outermost alike."""
     if frame.is_python:
-        file = frame.file
-        for folder in _LIBRARIES:
-            file = file.rpartition(folder)[2]
+        file = _LIBRARIES.sub("", frame.file)
         return visible(f"{frame.name} ({file}:{frame.line})" if file else frame.name)
     return visible(f"{frame.name} [{frame.file}]" if frame.file else frame.name)
 
@@ -90,15 +89,23 @@ def _shown(frames: tuple[StackFrame, ...], full: bool) -> tuple[StackFrame, ...]
 
 def _head(threads: list[tuple[ProcessStacks, ThreadStack]], n_processes: int) -> str:
     """Return who they are, and what they do."""
-    names = []
-    for process, thread in threads:
-        who = "main thread" if thread.is_main else f"thread {thread.tid} {thread.name!r}"
-        names.append(f"{label(process)} {who}" if n_processes > 1 else who)
-    text = names[0] if len(names) == 1 else f"{len(names)} threads: {_listed(names)}"
+    names = list(dict.fromkeys(_called(thread, n_processes) for _, thread in threads))
+    who = names[0] if len(threads) == 1 else f"{len(threads)} threads: {_listed(names)}"
+    if n_processes > 1:
+        owners = list(dict.fromkeys(label(process) for process, _ in threads))
+        if all(thread.is_main for _, thread in threads):
+            who = "main thread" if len(threads) == 1 else f"{len(threads)} main threads"
+        who += f" of {_listed(owners)}"
     does = _common(each.state for _, each in threads)
     gil = _common(each.gil for _, each in threads)
     why = _common(each.why for _, each in threads)
-    return ", ".join(part for part in (text, does, gil, why and f"not whole: {why}") if part)
+    return ", ".join(part for part in (who, does, gil, why and f"not whole: {why}") if part)
+
+
+def _called(thread: ThreadStack, n_processes: int) -> str:
+    if thread.is_main:
+        return "main thread"
+    return f"thread {thread.tid} {thread.name!r}" if n_processes == 1 else repr(thread.name)
 
 
 def _common(words: Iterable[str]) -> str:

@@ -182,7 +182,7 @@ class Attachment:
             return ways.begin_by_signal(self._process, meeting.path, meeting.root)
         if name == ways.REMOTE_EXEC:
             return ways.begin_by_remote_exec(self._process, meeting.path, meeting.folder)
-        return ways.begin_by_ptrace(self._process, meeting.path, say)
+        return ways.begin_by_ptrace(self._process, meeting.path)
 
     def wait(self, most_s: float) -> None:
         """Wait until it has been long enough, it ends, or somebody wants it to end."""

@@ -19,7 +19,7 @@ from pyhybrid import _attach
 from pyhybrid._columns import line_runs
 from pyhybrid.attach.processes import Process, refusal, status_of
 from pyhybrid.errors import UsageError
-from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, plain_symbol
+from pyhybrid.symbols.plumbing import is_plumbing, plain_symbol
 from pyhybrid.symbols.resolve import default_loader
 
 GIL_HELD, GIL_WAITED_FOR = "has the GIL", "waits for the GIL"
@@ -211,8 +211,7 @@ def _native(symbol: str, path: str | None) -> StackFrame:
     file = os.path.basename(path or "")
     if not symbol:
         return StackFrame(f"{file or '[jit]'}!?", file, is_python=False, is_plumbing=not path)
-    plumbing = is_interpreter(file) or is_plumbing(file, symbol)
-    return StackFrame(symbol, file, is_python=False, is_plumbing=plumbing)
+    return StackFrame(symbol, file, is_python=False, is_plumbing=is_plumbing(file, symbol))
 
 
 def _names(frames: Iterable[tuple[str, _Native]]) -> dict[_Place, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pyhybrid
@@ -23,6 +23,7 @@ PATIENCE_S = 10.0  # until a thread is found that may be borrowed
 PAUSE_S = 0.02
 # As whose it counts: functions in the package's folder are in no profile.
 _FILE = os.path.join(os.path.dirname(__file__), "begun")
+_HANGS_AFTER_S = 1.0
 _PENDING_AFTER_S = 0.2  # no thread sleeps for so long: the main thread runs it by itself
 
 # What runs there.  The package is loaded by its path: neither sys.path nor what is installed there
@@ -113,41 +114,45 @@ def begin_by_remote_exec(process: Process, path: str, folder: str) -> Way:
     return Way(REMOTE_EXEC)
 
 
-def begin_by_ptrace(process: Process, path: str, say: Callable[[str], None]) -> Way:
+def begin_by_ptrace(process: Process, path: str) -> Way:
     """Borrow a thread that sleeps, or the main thread while it runs.  Raises UsageError."""
-    functions = process.functions
-    begun = time.monotonic()
-    why = ""
-    while (waited := time.monotonic() - begun) < PATIENCE_S:
-        alive, ends, _, threads = _interpreter(process)
+    pid, functions = process.pid, process.functions
+    begun = blocked_since = time.monotonic()
+    why, seen = "", (0, 0)
+    while (now := time.monotonic()) - begun < PATIENCE_S:
+        alive, ends, switches, threads = _interpreter(process)
         if not alive or ends:
-            raise UsageError(f"process {process.pid} is beginning or ending: there is no Python")
+            raise UsageError(f"process {pid} is beginning or ending: there is no Python")
         holder = next((tid for tid, _, holds in threads if holds), 0)
-        for tid in (each for each in _sleepers(process.pid) if each != holder):
-            result, error, ns = _attach.inject(
-                process.pid, tid, functions, process.runtime, text(path, in_thread=False), _FILE
+        if not holder or (holder, switches) != seen or _runs(pid, holder):
+            seen, blocked_since = (holder, switches), now
+        elif now - blocked_since > _HANGS_AFTER_S:
+            raise UsageError(
+                f"process {pid} hangs: thread {holder} has the GIL and sleeps in native code, so "
+                f"no Python can begin; `pyhybrid dump {pid}` shows where"
             )
-            if not result:
-                return Way(PTRACE, ns / 1e6, tid)
-            why = _judged(process, result, error) or why
-        if waited > _PENDING_AFTER_S:
-            result, error, ns = _attach.inject(
-                process.pid,
-                process.pid,
-                functions,
-                process.runtime,
-                text(path, in_thread=True),
-                _FILE,
-                pending=True,
-            )
-            if not result:
-                return Way(PTRACE, ns / 1e6, process.pid)
-            why = _judged(process, result, error) or why
+        if blocked_since == now:  # whoever sleeps with the GIL may be anywhere
+            tids = [(tid, False) for tid in _sleepers(pid) if tid != holder]
+            tids += [(pid, True)] if now - begun > _PENDING_AFTER_S else []
+            for tid, pending in tids:
+                code = text(path, in_thread=pending)
+                result, error, ns = _attach.inject(
+                    pid, tid, functions, process.runtime, code, _FILE, pending
+                )
+                if not result:
+                    return Way(PTRACE, ns / 1e6, tid)
+                why = _judged(process, result, error) or why
         time.sleep(PAUSE_S)
     raise UsageError(
-        f"process {process.pid}: no thread could be borrowed for {PATIENCE_S:.0f} s: "
+        f"process {pid}: no thread could be borrowed for {PATIENCE_S:.0f} s: "
         f"{why or 'none sleeps, and the main thread is in the midst of something'}"
     )
+
+
+def _runs(pid: int, tid: int) -> bool:
+    with suppress(OSError), open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] == b"R"
+    return True
 
 
 def _interpreter(process: Process) -> tuple[bool, bool, int, list[tuple[int, int, bool]]]:

@@ -1,0 +1,229 @@
+"""Processes that run already: a profile of them, and nothing else that they would notice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import PATIENCE_S, TARGETS
+
+import pyhybrid
+
+PYHYBRID = [sys.executable, "-P", "-m", "pyhybrid"]
+MODES = ("loop", "sleep", "join", "epoll", "c", "alone")
+QUICK = ("--duration", "200ms", "--format", "folded")
+SIGTRAP = 1 << signal.SIGTRAP - 1
+
+
+class Program:
+    """attached.py in some mode."""
+
+    def __init__(self, folder: Path, mode: str, **variables: str) -> None:
+        self.folder = folder
+        command = [sys.executable, "-P", str(TARGETS / "attached.py"), mode, str(folder)]
+        environment = {**os.environ, **variables}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment, stdout=pipe, text=True)
+        assert self.process.stdout
+        self.pid = int(self.process.stdout.readline())
+
+    def ends(self) -> None:
+        """It ends in order, and has found itself as it was."""
+        (self.folder / "end").touch()
+        out, _ = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0
+        before, after = json.loads(out)
+        if any(name == "worker" for name in before["threads"]):
+            before["threads"] = after["threads"] = []
+        assert after == before
+
+    def outside(self) -> dict[str, object]:
+        """What /proc shows of it, but for SIGTRAP, whose handler stays."""
+        of = f"/proc/{self.pid}"
+        status = Path(f"{of}/status").read_text()
+        caught = re.search(r"^SigCgt:\s*(\w+)", status, re.MULTILINE)
+        assert caught
+        links = []
+        for name in os.listdir(f"{of}/fd"):
+            with contextlib.suppress(OSError):  # one that it has opened for a moment
+                links.append(os.readlink(f"{of}/fd/{name}"))
+        return {
+            "threads": len(os.listdir(f"{of}/task")),
+            "files": sorted(each for each in links if not each.startswith("/proc")),
+            "caught": int(caught[1], 16) & ~SIGTRAP,
+        }
+
+    def is_as(self, before: dict[str, object]) -> None:
+        """So it is soon: its thread of ours ends after it has told."""
+        until = time.monotonic() + PATIENCE_S
+        while self.outside() != before and time.monotonic() < until:
+            time.sleep(0.01)
+        assert self.outside() == before
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[type[Program]]:
+    started: list[Program] = []
+
+    def start(mode: str, **variables: str) -> Program:
+        started.append(Program(tmp_path, mode, **variables))
+        return started[-1]
+
+    yield start  # type: ignore[misc]
+    for each in started:
+        each.process.kill()
+        each.process.communicate()
+
+
+def attach(*words: object, folder: Path, code: int = 0) -> str:
+    command = [*PYHYBRID, "attach", *map(str, words)]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def calls_of(profile: Path, name: str) -> int:
+    with pyhybrid.load(profile) as opened:
+        rows = opened.query("SELECT sum(calls) FROM hot_function WHERE name = ?", [name])
+        return int(rows[0][0] or 0)
+
+
+@pytest.mark.version
+@pytest.mark.first_cases(3)
+@pytest.mark.parametrize("mode", MODES)
+def test_it_is_profiled_and_as_before(program: type[Program], tmp_path: Path, mode: str) -> None:
+    of = program(mode)
+    before = of.outside()
+    said = attach(*QUICK, of.pid, folder=tmp_path)
+    assert re.match(rf"pyhybrid: process {of.pid} is profiled for 0.2 s \(by ptrace", said)
+    of.is_as(before)
+    assert mode in ("c", "alone") or calls_of(tmp_path / "out.pyhybrid", "inner") > 0
+    of.ends()
+
+
+def test_one_that_listens(program: type[Program], tmp_path: Path) -> None:
+    of = program("loop", PYHYBRID_LISTEN="1")
+    before = of.outside()
+    for _ in range(2):
+        assert "(by its own signal)" in attach(*QUICK, of.pid, folder=tmp_path)
+        of.is_as(before)
+    assert not Path(f"/tmp/pyhybrid-request-{of.pid}").exists()
+    of.ends()
+
+
+@pytest.mark.further
+@pytest.mark.version
+@pytest.mark.parametrize("mode", ["loop", "join"])
+def test_again_and_again(program: type[Program], tmp_path: Path, mode: str) -> None:
+    of = program(mode)
+    before = of.outside()
+    for _ in range(20):
+        attach(*QUICK, "-q", of.pid, folder=tmp_path)
+    of.is_as(before)
+    of.ends()
+
+
+def test_what_cannot_be(program: type[Program], tmp_path: Path) -> None:
+    """One line each, and exit code 2."""
+    of = program("sleep")
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for pid, said in (
+            (gone.pid, f"there is no process {gone.pid}"),
+            (other.pid, "is no Python 3.12 or newer: it runs "),
+            (of.pid, "nothing is attached to process"),
+        ):
+            words = ["--stop"] if pid == of.pid else []
+            assert said in attach(*words, pid, folder=tmp_path, code=2)
+    finally:
+        other.kill()
+        other.wait()
+    assert not list(tmp_path.glob("*.part"))
+    of.ends()
+
+
+def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) -> None:
+    of = program("sleep")
+    before = of.outside()
+    words = [*PYHYBRID, "attach", "--duration", "10min", "-o", "a", str(of.pid)]
+    first = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert first.stderr and "is profiled" in first.stderr.readline()
+    assert "it is profiled already" in attach(*QUICK, of.pid, folder=tmp_path, code=2)
+    attach("--stop", of.pid, folder=tmp_path)
+    assert "wrote " in first.communicate(timeout=PATIENCE_S)[1]
+    assert first.returncode == 0
+    of.is_as(before)
+    second = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert second.stderr and "is profiled" in second.stderr.readline()
+    second.kill()
+    second.communicate()
+    of.is_as(before)
+    subprocess.run([*PYHYBRID, "report", "a.pyhybrid.part"], cwd=tmp_path, check=True)
+    of.ends()
+
+
+@pytest.mark.further
+def test_it_ends_meanwhile(program: type[Program], tmp_path: Path) -> None:
+    of = program("loop")
+    words = [*PYHYBRID, "attach", "--duration", "10min", str(of.pid)]
+    ours = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert ours.stderr and "is profiled" in ours.stderr.readline()
+    (tmp_path / "end").touch()
+    of.process.communicate(timeout=PATIENCE_S)
+    assert of.process.returncode == 0
+    said = ours.communicate(timeout=PATIENCE_S)[1]
+    assert ours.returncode == 0 and "wrote " in said, said
+    assert calls_of(tmp_path / "out.pyhybrid", "inner") > 0
+
+
+def dump(*words: object) -> str:
+    command = [*PYHYBRID, "dump", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.version
+def test_one_that_hangs(program: type[Program], tmp_path: Path) -> None:
+    """Its main thread sleeps in C with the GIL."""
+    of = program("hang")
+    before = of.outside()
+    until = time.monotonic() + PATIENCE_S
+    while "waits for the GIL" not in (shown := dump(of.pid)) and time.monotonic() < until:
+        time.sleep(0.01)
+    _, main, *others = shown.split("\n\n")
+    assert main.startswith("main thread, sleeps, has the GIL\n    pause [libc")
+    assert re.search(r"\n    hang \(.*attached.py:\d+\)\n    <module> \(", main)
+    assert any("until_end" in each and "waits for the GIL" in each for each in others)
+    said = attach(*QUICK, of.pid, folder=tmp_path, code=2)
+    assert "hangs: thread" in said
+    assert of.outside() == before
+
+
+def test_several_at_once(program: type[Program]) -> None:
+    some = [program("alone", RANK=str(rank)) for rank in range(3)]
+    other = program("loop", RANK="3")
+    pids = [each.pid for each in (*some, other)]
+    shown = dump(*pids)
+    assert re.search(r"^3 of 4 in in_sleep \(.*attached.py:\d+\): ranks 0-2$", shown, re.MULTILINE)
+    assert re.search(r"^rank 3 in \S+ \(.*:\d+\)$", shown, re.MULTILINE)
+    assert re.search(r"^3 main threads of ranks 0-2, sleeps$", shown, re.MULTILINE)
+    alone = json.loads(dump("--json", "--python", pids[0]))
+    assert [each["is_main"] for each in alone[0]["threads"]] == [True]
+    listed = subprocess.run([*PYHYBRID, "ps"], capture_output=True, text=True, check=True).stdout
+    assert all(re.search(rf"^ *{pid}  3\.", listed, re.MULTILINE) for pid in pids)
