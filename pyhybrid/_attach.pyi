@@ -25,6 +25,9 @@ def interpreter(pid: int, runtime: int) -> tuple[bool, bool, int, list[tuple[int
     """Return whether it is there, whether it ends, how often the GIL changed hands, and threads:
     (native id, thread state, does it hold the GIL).  Raises OSError."""
 
+def holds_gil(pid: int, runtime: int, state: int) -> bool:
+    """Has the thread of this state the GIL?  Raises OSError."""
+
 def frames(pid: int, state: int) -> list[tuple[int, int, int]]:
     """Return a thread's Python frames, innermost first: (code, address, offset in code units).
 

@@ -93,7 +93,7 @@ class Reader:
             raise refusal(pid, error) from None
         if not alive:
             raise UsageError(f"process {pid} has no Python yet, or no more")
-        states = {tid: (state, holds) for tid, state, holds in threads}
+        states = {tid: state for tid, state, _ in threads}
         unwind = None
         if self._natives:
             try:
@@ -102,16 +102,16 @@ class Reader:
                 notes.append(f"no native frames: {error}")
         found = {}
         for tid in sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=(pid).__ne__):
-            state, holds = states.get(tid, (0, False))
             with suppress(OSError):
-                found[tid] = self._thread(pid, tid, state, holds, unwind)
+                found[tid] = self._thread(process, tid, states.get(tid, 0), unwind)
         if why := next((each.why for each in found.values() if each.why == "denied"), ""):
             notes.append(f"no native frames: {refusal(pid, PermissionError(1, why))}")
         self._raw.append((process, found, tuple(notes)))
 
     def _thread(
-        self, pid: int, tid: int, state: int, holds: bool, unwind: _attach.Unwind | None
+        self, process: Process, tid: int, state: int, unwind: _attach.Unwind | None
     ) -> _Raw:
+        pid = process.pid
         does, why, native = _doing(pid, tid), "", []
         stopped = ""
         if unwind:
@@ -121,6 +121,7 @@ class Reader:
                     break
         try:
             python = _attach.frames(pid, state) if state else []
+            holds = bool(state) and _attach.holds_gil(pid, process.runtime, state)
             if unwind and not stopped:
                 native, why = unwind.frames(tid)
         finally:

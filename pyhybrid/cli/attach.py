@@ -2,17 +2,15 @@
 
 import argparse
 import os
-import sys
 from typing import Any
 
-from pyhybrid import _attach
 from pyhybrid.attach.matching import go_on_by_matching
 from pyhybrid.attach.processes import Process
 from pyhybrid.attach.session import Attachment, ask_for_end
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
 from pyhybrid.cli.parser import DURATION, add_options, word
-from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.errors import UsageError
 from pyhybrid.options.config_file import of_command_line
 from pyhybrid.options.kinds import Number
 from pyhybrid.options.settings import CommandLineSettings
@@ -26,6 +24,13 @@ NOT_HERE = frozenset(
     | {name for name, each in Options.options.items() if each.group == LIVE}
 )
 PID = word(Number(1, MOST))
+
+
+def _seconds(text: str) -> float:
+    """Return a time, of which a number alone is in seconds."""
+    return float(text) if text.isdecimal() else float(DURATION(text)) / 1e9
+
+
 
 
 class Attach:
@@ -44,10 +49,10 @@ class Attach:
         parser.add_argument("pid", type=PID, metavar="PID", help="the process: see `pyhybrid ps`")
         parser.add_argument(
             "--duration",
-            type=DURATION,
-            default=10_000_000_000,
+            type=_seconds,
+            default=10.0,
             metavar="TIME",
-            help="for how long (default: 10s); Ctrl-C ends it sooner",
+            help="for how long, in seconds, or 500ms (default: 10); Ctrl-C ends it sooner",
         )
         parser.add_argument(
             "--stop",
@@ -76,7 +81,7 @@ class Attach:
         check_folder(prefix)
         claim = Claim(prefix, args.pid)
         try:
-            _profile(process, settings, asked, claim, args.duration / 1e9)
+            _profile(process, settings, asked, claim, args.duration)
         except BaseException:
             claim.give_up()
             raise
@@ -115,6 +120,3 @@ def _finish(settings: CommandLineSettings, claim: Claim) -> int:
     formats = [word for name in settings.formats for word in ("--format", name)]
     summary = ["--summary"] if settings.summary else []
     return finish.main([*formats, *summary, claim.spool, claim.prefix])
-
-
-_ = (_attach, sys, PyhybridError)

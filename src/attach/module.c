@@ -154,6 +154,19 @@ static PyObject *py_interpreter(PyObject *module, PyObject *args)
                    : NULL;
 }
 
+static PyObject *py_holds_gil(PyObject *module, PyObject *args)
+{
+    int pid;
+    unsigned long long runtime, state;
+    struct remote_interpreter i;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iKK:holds_gil", &pid, &runtime, &state))
+        return NULL;
+    if (!remote_interpreter(pid, runtime, &i))
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return PyBool_FromLong(i.holder && i.holder == state);
+}
+
 #define FRAMES_MAX 10000
 
 /* [(code, frame, offset), ...], innermost first; a code 0 is the entry frame of an eval loop. */
@@ -340,6 +353,7 @@ static PyMethodDef module_methods[] = {
     {"inject", (PyCFunction)(void (*)(void))py_inject, METH_VARARGS | METH_KEYWORDS,
      "Let a process run a text of Python."},
     {"interpreter", py_interpreter, METH_VARARGS, "What an interpreter's threads are."},
+    {"holds_gil", py_holds_gil, METH_VARARGS, "Has a thread the GIL?"},
     {"frames", py_frames, METH_VARARGS, "The Python frames of a thread."},
     {"code", py_code, METH_VARARGS, "What names a code object."},
     {"stop", py_stop, METH_VARARGS, "Stop a thread."},

@@ -21,7 +21,9 @@ import pyhybrid
 PYHYBRID = [sys.executable, "-P", "-m", "pyhybrid"]
 MODES = ("loop", "sleep", "join", "epoll", "c", "alone")
 QUICK = ("--duration", "200ms", "--format", "folded")
-SIGTRAP = 1 << signal.SIGTRAP - 1
+# The handler of SIGTRAP stays; the C library takes 32 and 33 when the first thread begins.
+NOT_COMPARED = 1 << signal.SIGTRAP - 1 | 3 << 31
+SOON_S = 60
 
 
 class Program:
@@ -47,7 +49,7 @@ class Program:
         assert after == before
 
     def outside(self) -> dict[str, object]:
-        """What /proc shows of it, but for SIGTRAP, whose handler stays."""
+        """What /proc shows of it, but for what is not compared."""
         of = f"/proc/{self.pid}"
         status = Path(f"{of}/status").read_text()
         caught = re.search(r"^SigCgt:\s*(\w+)", status, re.MULTILINE)
@@ -59,12 +61,12 @@ class Program:
         return {
             "threads": len(os.listdir(f"{of}/task")),
             "files": sorted(each for each in links if not each.startswith("/proc")),
-            "caught": int(caught[1], 16) & ~SIGTRAP,
+            "caught": int(caught[1], 16) & ~NOT_COMPARED,
         }
 
     def is_as(self, before: dict[str, object]) -> None:
         """So it is soon: its thread of ours ends after it has told."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + SOON_S
         while self.outside() != before and time.monotonic() < until:
             time.sleep(0.01)
         assert self.outside() == before
@@ -97,8 +99,8 @@ def attach(*words: object, folder: Path, code: int = 0) -> str:
 
 def calls_of(profile: Path, name: str) -> int:
     with pyhybrid.load(profile) as opened:
-        rows = opened.query("SELECT sum(calls) FROM hot_function WHERE name = ?", [name])
-        return int(rows[0][0] or 0)
+        frames = {number for number, frame in opened.frames.items() if frame.name == name}
+        return sum(row.calls for row in opened.exact if opened.nodes.frame[row.node] in frames)
 
 
 @pytest.mark.version
@@ -160,7 +162,7 @@ def test_what_cannot_be(program: type[Program], tmp_path: Path) -> None:
 def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) -> None:
     of = program("sleep")
     before = of.outside()
-    words = [*PYHYBRID, "attach", "--duration", "10min", "-o", "a", str(of.pid)]
+    words = [*PYHYBRID, "attach", "--duration", "600", "-o", "a", str(of.pid)]
     first = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert first.stderr and "is profiled" in first.stderr.readline()
     assert "it is profiled already" in attach(*QUICK, of.pid, folder=tmp_path, code=2)
@@ -180,7 +182,7 @@ def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) ->
 @pytest.mark.further
 def test_it_ends_meanwhile(program: type[Program], tmp_path: Path) -> None:
     of = program("loop")
-    words = [*PYHYBRID, "attach", "--duration", "10min", str(of.pid)]
+    words = [*PYHYBRID, "attach", "--duration", "600", str(of.pid)]
     ours = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert ours.stderr and "is profiled" in ours.stderr.readline()
     (tmp_path / "end").touch()
