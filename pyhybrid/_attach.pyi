@@ -1,4 +1,4 @@
-"""Other processes, from outside (src/attach/): loaded by `pyhybrid attach`, `dump` and `ps` only."""
+"""Other processes, from outside (src/attach/): loaded by `pyhybrid attach`, `dump`, `ps` only."""
 
 from typing import final
 

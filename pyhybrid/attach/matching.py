@@ -38,9 +38,8 @@ def is_matching(process: Process) -> bool:
         raise UsageError(f"process {process.pid} runs a free-threaded Python: not supported yet")
     if process.version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise UsageError(
-            f"process {process.pid} runs Python {process.shown_version}: {oldest} or newer is needed"
-        )
+        runs = f"process {process.pid} runs Python {process.shown_version}"
+        raise UsageError(f"{runs}: {oldest} or newer is needed")
     return process.version[:2] == OWN_VERSION
 
 
@@ -53,7 +52,7 @@ def matching_python(process: Process) -> str:
                 return path
     own = "{}.{}".format(*OWN_VERSION)
     raise UsageError(
-        f"process {process.pid} runs Python {process.shown_version}, and this pyhybrid is for {own}: "
+        f"process {process.pid} runs Python {process.shown_version}, this pyhybrid is for {own}: "
         f"install pyhybrid for {version} (in any environment on the PATH, or in the process's)"
     )
 
@@ -62,11 +61,11 @@ def _candidates(process: Process, version: str) -> Iterator[str]:
     folders = []
     with suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
         for each in file.read().split(b"\0"):
-            name, _, value = each.partition(b"=")
-            if name == b"VIRTUAL_ENV":
-                folders.append(os.path.join(os.fsdecode(value), "bin"))
-            elif name == b"PATH":
-                folders += os.fsdecode(value).split(":")
+            name, _, value = os.fsdecode(each).partition("=")
+            if name == "VIRTUAL_ENV":
+                folders.append(os.path.join(value, "bin"))
+            elif name == "PATH":
+                folders += value.split(":")
     with suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
         first = os.fsdecode(file.read().partition(b"\0")[0])
         if first.startswith("/"):

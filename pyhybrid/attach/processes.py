@@ -36,7 +36,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _PROGRAM = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SHT_DYNSYM, _PT_LOAD, _ET_EXEC = 11, 1, 2
-_SYSCALL = b"\x0f\x05"
+_SYSCALL, _SYSCALL_AT = b"\x0f\x05", "syscall instruction"
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
 
@@ -168,10 +168,9 @@ class Process:
         found = self.python.addresses(_OF_PYTHON)
         for image in _libc_images(self.pid, self.mappings):
             found = {**image.addresses(_OF_LIBC), **found}
-            if _SYSCALL not in found:
-                at = image.place_of(_SYSCALL, "x", self.mappings)
-                found |= {"syscall instruction": at} if at else {}
-        for name in (*_OF_PYTHON, *_OF_LIBC, "syscall instruction"):
+            if at := image.place_of(_SYSCALL, "x", self.mappings):
+                found[_SYSCALL_AT] = at
+        for name in (*_OF_PYTHON, *_OF_LIBC, _SYSCALL_AT):
             if name not in found:
                 raise UsageError(f"process {self.pid} has no {name}: it cannot be attached to")
         return found

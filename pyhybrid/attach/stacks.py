@@ -1,9 +1,9 @@
 """All stacks of a process once: Python and native frames of each thread as one, read from outside.
 
 Nothing runs in the process.  Each thread is stopped for as long as its stack is read, some
-milliseconds at most; where ptrace is not permitted, its Python frames are read while it runs.  As in
-a profile, a run of Python frames stands in the place of the eval loop that executes it: its native
-frame has the run's entry frame on the stack (src/pyframes/pyframe.h).
+milliseconds at most; where ptrace is not permitted, its Python frames are read while it runs.  A
+run of Python frames stands in the place of the eval loop that executes it, as in a profile: its
+native frame has the run's entry frame on the stack (src/pyframes/pyframe.h).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NO_LINE = -1
 
 
 class StackFrame(NamedTuple):
-    """A frame of a stack: of Python a function, its file and line, else a native function and its
-    library's name; `is_plumbing`: of no interest to most."""
+    """Hold a frame: of Python a function, its file and line, else a native function and its
+    library's name; `is_plumbing`: it is of no interest to most."""
 
     name: str
     file: str
@@ -40,7 +40,7 @@ class StackFrame(NamedTuple):
 
 
 class ThreadStack(NamedTuple):
-    """The stack of a thread, innermost frame first: `is_main`, the kernel's name, what it does
+    """Hold the stack of a thread, innermost frame first: `is_main`, the kernel's name, what it does
     (runs, or the system call that it sleeps in), and about the GIL; `why` it is not whole."""
 
     tid: int
@@ -53,7 +53,7 @@ class ThreadStack(NamedTuple):
 
 
 class ProcessStacks(NamedTuple):
-    """Those of a process; `rank` among others that a launcher started, or None; `notes`."""
+    """Hold those of a process; `rank` among others that a launcher started, or None; `notes`."""
 
     pid: int
     rank: int | None
@@ -67,7 +67,7 @@ _Native = tuple[int, int, str | None, int]  # as Unwind.frames has them
 
 
 class _Raw(NamedTuple):
-    """What was read of a thread."""
+    """Hold what was read of a thread."""
 
     python: list[tuple[int, int, int]]
     native: list[_Native]
@@ -101,7 +101,9 @@ class Reader:
             except RuntimeError as error:
                 notes.append(f"no native frames: {error}")
         found = {}
-        for tid in sorted((int(name) for name in os.listdir(f"/proc/{pid}/task")), key=(pid).__ne__):
+        for tid in sorted(
+            (int(name) for name in os.listdir(f"/proc/{pid}/task")), key=(pid).__ne__
+        ):
             with suppress(OSError):
                 found[tid] = self._thread(process, tid, states.get(tid, 0), unwind)
         if why := next((each.why for each in found.values() if each.why == "denied"), ""):
@@ -112,7 +114,8 @@ class Reader:
         self, process: Process, tid: int, state: int, unwind: _attach.Unwind | None
     ) -> _Raw:
         pid = process.pid
-        does, why, native = _doing(pid, tid), "", []
+        does, why = _doing(pid, tid), ""
+        native: list[_Native] = []
         stopped = ""
         if unwind:
             for _ in range(_TRIES):
@@ -219,7 +222,7 @@ def _names(frames: Iterable[tuple[str, _Native]]) -> dict[_Place, str]:
     """Return the readable names of all native frames, each file read once."""
     load, demangle = default_loader()
     wanted: defaultdict[str, set[int]] = defaultdict(set)
-    root_of = {}
+    root_of: dict[str, str] = {}
     for root, (_, _, path, address) in frames:
         if path and path.startswith("/"):
             wanted[path].add(address)

@@ -53,7 +53,10 @@ def begin(path, folders):
         serve(path)
 """
 _HERE = "begin({path!r}, {folders!r})\n"
-_IN_THREAD = "import _thread\n_thread.start_new_thread(begin, ({path!r}, {folders!r}))\n"
+_IN_THREAD = """\
+from _thread import start_new_thread
+start_new_thread(begin, ({path!r}, {folders!r}))
+"""
 
 
 def text(path: str, *, in_thread: bool) -> str:
@@ -115,7 +118,7 @@ def begin_by_remote_exec(process: Process, path: str, folder: str) -> Way:
 
 
 def begin_by_ptrace(process: Process, path: str) -> Way:
-    """Borrow a thread that sleeps, or the main thread while it runs.  Raises UsageError."""
+    """Use a thread that sleeps, or the main thread while it runs.  Raises UsageError."""
     pid, functions = process.pid, process.functions
     begun = blocked_since = time.monotonic()
     why, seen = "", (0, 0)

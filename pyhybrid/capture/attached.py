@@ -1,9 +1,9 @@
 """In a program that runs already: a profile from now on, for the process that attached to it.
 
 `serve` runs in a thread of its own, which sleeps on a socket while the profile runs.  What is
-recorded goes into a file that the other one has opened and locked; it makes the profile, too.  Where
-it goes away, or asks for it, the profile ends, and the thread with it.  Never raises or prints: the
-program is not ours.
+recorded goes into a file that the other one has opened and locked; it makes the profile, too.
+Where it goes away, or asks for it, the profile ends, and the thread with it.  Never raises or
+prints: the program is not ours.
 """
 
 from __future__ import annotations
@@ -170,4 +170,3 @@ def _answer(claim: GivenClaim, what: dict[str, Any]) -> None:
     text = to_json(what).encode()
     with suppress(OSError):
         os.write(claim.connection, LENGTH.pack(len(text)) + text)
-

@@ -1,9 +1,9 @@
 """A program that lets itself be profiled on demand, without ptrace: it listens by a signal.
 
-`listen()`, or the variable PYHYBRID_LISTEN in its environment, gives one real-time signal a handler;
-nothing runs until that comes.  Who attaches leaves a file that names a socket, and sends the signal
-(attach/ways.py).  That it listens shows in /proc/PID/maps: a name, which a fork keeps and an exec
-does not, as with the handler.
+`listen()`, or the variable PYHYBRID_LISTEN in its environment, gives one real-time signal a
+handler; nothing runs until that comes.  Who attaches leaves a file that names a socket, and sends
+the signal (attach/ways.py).  That it listens shows in /proc/PID/maps: a name, which a fork keeps
+and an exec does not, as with the handler.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ def listen() -> int:
     PyhybridError.
     """
     global _listens
-    import mmap
-
     import _signal  # type: ignore[import-not-found]
+    import mmap
 
     if _listens:
         return _listens[0]
@@ -54,7 +53,7 @@ def listen() -> int:
 
 
 def listen_if_asked() -> None:
-    """Listen where the variable asks for it.  Never raises."""
+    """Call `listen` where the variable asks for it.  Never raises."""
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
         with suppress(Exception):
             listen()

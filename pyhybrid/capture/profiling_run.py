@@ -68,7 +68,7 @@ class Profiling:
         is_child: bool = False,
         claim: GivenClaim | None = None,
     ) -> None:
-        """With a `claim` another process, which attached to this one, makes the profile."""
+        """Take `claim` where another process, which attached to this one, makes the profile."""
         if is_finisher():
             raise PyhybridError("this process makes a profile: nothing is profiled in it")
         self.settings = settings

@@ -31,8 +31,6 @@ def _seconds(text: str) -> float:
     return float(text) if text.isdecimal() else float(DURATION(text)) / 1e9
 
 
-
-
 class Attach:
     """Profiles a process that runs already, for a time, and prints its summary; the files are as
     of a run.  Options of a run hold but for those of its start, its children and live outputs.

@@ -41,10 +41,8 @@ class Dump:
         reader = Reader(natives=not args.python)
         for process in processes:
             if not is_matching(process):
-                raise UsageError(
-                    f"process {process.pid} runs Python {process.shown_version}, and others another "
-                    "version: one call for each version"
-                )
+                runs = f"process {process.pid} runs Python {process.shown_version}"
+                raise UsageError(f"{runs}, and others another one: one call for each version")
             reader.read(process)
         found = reader.stacks()
         if args.json:

@@ -16,7 +16,7 @@ COMMAND_COLUMNS = 60
 
 
 class Ps:
-    """Lists the Python processes that may be seen: number, version, for how long they run, and by
+    """Prints the Python processes that may be seen: number, version, for how long they run, and by
     which way `pyhybrid attach` would begin there, or why it could not.
     """
 
@@ -38,7 +38,7 @@ class Ps:
         lines = [f"{'pid':>8}  {'Python':<8} {'runs for':>9}  {'attach by':<28}  command"]
         lines += [
             f"{row['pid']:>8}  {row['python']:<8} {_age(row['runs_s']):>9}  {row['way']:<28}  "
-            f"{row['command'][:COMMAND_COLUMNS]}"
+            f"{str(row['command'])[:COMMAND_COLUMNS]}"
             for row in rows
         ]
         write_lines(lines if rows else ["no Python process may be seen"], sys.stdout)

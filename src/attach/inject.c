@@ -15,10 +15,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define STOP_NS 200000000ull  /* for a thread to stop: one that waits for a disk does not */
+#define STOP_NS 200000000ull /* for a thread to stop: one that waits for a disk does not */
 #define FOR_EVER (~0ull >> 2)
 #define CODE_BYTES 4096
-#define MAPPING_BYTES (CODE_BYTES + 65536) /* code, then `struct injected` and, from the end down, a stack */
+#define MAPPING_BYTES                                                                              \
+    (CODE_BYTES + 65536) /* code, then `struct injected` and, from the end down, a stack */
 #define XSTATE_MAX 65536
 /* Not what the kernel forces on a thread: our own stops are of that kind. */
 #define FORCED                                                                                     \
@@ -175,8 +176,8 @@ static bool takes_state(struct borrowed *b)
 static bool has_signal(pid_t tid)
 {
     siginfo_t info;
-    struct __ptrace_peeksiginfo_args own = {.nr = 1}, shared = {.flags = PTRACE_PEEKSIGINFO_SHARED,
-                                                                .nr = 1};
+    struct __ptrace_peeksiginfo_args own = {.nr = 1},
+                                     shared = {.flags = PTRACE_PEEKSIGINFO_SHARED, .nr = 1};
     return ptrace(PTRACE_PEEKSIGINFO, tid, &own, &info) > 0 ||
            ptrace(PTRACE_PEEKSIGINFO, tid, &shared, &info) > 0;
 }
@@ -335,7 +336,8 @@ static int begins(struct borrowed *b, const struct inject_request *q)
     if (error)
         calls_kernel(b, q->syscall_at, SYS_munmap, base, MAPPING_BYTES, 0, 0, 0);
     else {
-        int yes = 1; /* by the time that this is seen the thread has left it, or has only its registers to get */
+        int yes =
+            1; /* by the time that this is seen the thread has left it, or has only its registers to get */
         writes(b->pid, data + offsetof(struct injected, released), &yes, sizeof yes);
     }
     return error;

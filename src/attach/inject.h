@@ -17,13 +17,13 @@
 
 enum inject_result {
     INJECT_DONE,
-    INJECT_GONE,     /* no such thread */
-    INJECT_DENIED,   /* the kernel refuses it: *error */
-    INJECT_TRACED,   /* another tracer has it */
-    INJECT_STOPPED,  /* it is stopped (SIGSTOP) */
-    INJECT_UNSAFE,   /* it runs, or may have a lock: try another one, or later */
-    INJECT_TIMEOUT,  /* it did not stop in time: it is in the kernel */
-    INJECT_FAILED,   /* it could not: *error */
+    INJECT_GONE,    /* no such thread */
+    INJECT_DENIED,  /* the kernel refuses it: *error */
+    INJECT_TRACED,  /* another tracer has it */
+    INJECT_STOPPED, /* it is stopped (SIGSTOP) */
+    INJECT_UNSAFE,  /* it runs, or may have a lock: try another one, or later */
+    INJECT_TIMEOUT, /* it did not stop in time: it is in the kernel */
+    INJECT_FAILED,  /* it could not: *error */
 };
 
 /* Which thread may be borrowed, and what for. */
@@ -36,11 +36,11 @@ enum inject_by {
 
 struct inject_request {
     enum inject_by by;
-    struct injected in;             /* but for what is its mapping's */
-    uint64_t add_pending;           /* Py_AddPendingCall */
-    uint64_t syscall_at;            /* of an instruction `syscall` */
+    struct injected in;                  /* but for what is its mapping's */
+    uint64_t add_pending;                /* Py_AddPendingCall */
+    uint64_t syscall_at;                 /* of an instruction `syscall` */
     uint64_t lock, lock_free, lock_mask; /* a word, what it is while nobody has it, by these bits */
-    uint64_t gil_start, gil_end;    /* who sleeps on a futex there waits for the GIL */
+    uint64_t gil_start, gil_end;         /* who sleeps on a futex there waits for the GIL */
 };
 
 enum inject_result inject(pid_t pid, pid_t tid, const struct inject_request *request, int *error,

@@ -117,11 +117,9 @@ static PyObject *py_inject(PyObject *module, PyObject *args, PyObject *keywords)
         return NULL;
     }
     struct report report;
-    Py_BEGIN_ALLOW_THREADS
-    report = inject_apart(pid, tid, &q);
-    Py_END_ALLOW_THREADS
-    return Py_BuildValue("(siK)", results[report.result], report.error,
-                         (unsigned long long)report.stopped_ns);
+    Py_BEGIN_ALLOW_THREADS report = inject_apart(pid, tid, &q);
+    Py_END_ALLOW_THREADS return Py_BuildValue("(siK)", results[report.result], report.error,
+                                              (unsigned long long)report.stopped_ns);
 }
 
 static PyObject *py_interpreter(PyObject *module, PyObject *args)
@@ -140,18 +138,18 @@ static PyObject *py_interpreter(PyObject *module, PyObject *args)
         struct remote_thread t;
         if (!remote_thread(pid, state, &t))
             break;
-        PyObject *each = Py_BuildValue("(KKO)", (unsigned long long)t.tid,
-                                       (unsigned long long)state,
-                                       state == i.holder ? Py_True : Py_False);
+        PyObject *each =
+            Py_BuildValue("(KKO)", (unsigned long long)t.tid, (unsigned long long)state,
+                          state == i.holder ? Py_True : Py_False);
         if (!each || PyList_Append(threads, each))
             Py_CLEAR(threads);
         Py_XDECREF(each);
         state = t.next;
     }
-    return threads ? Py_BuildValue("(OOKN)", i.main ? Py_True : Py_False,
-                                   i.ends ? Py_True : Py_False, (unsigned long long)i.switches,
-                                   threads)
-                   : NULL;
+    return threads
+               ? Py_BuildValue("(OOKN)", i.main ? Py_True : Py_False, i.ends ? Py_True : Py_False,
+                               (unsigned long long)i.switches, threads)
+               : NULL;
 }
 
 static PyObject *py_holds_gil(PyObject *module, PyObject *args)
@@ -244,10 +242,8 @@ static PyObject *py_stop(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "i:stop", &tid))
         return NULL;
     enum inject_result result;
-    Py_BEGIN_ALLOW_THREADS
-    result = thread_stop(tid, &error);
-    Py_END_ALLOW_THREADS
-    return Py_BuildValue("(si)", results[result], error);
+    Py_BEGIN_ALLOW_THREADS result = thread_stop(tid, &error);
+    Py_END_ALLOW_THREADS return Py_BuildValue("(si)", results[result], error);
 }
 
 static PyObject *py_release(PyObject *module, PyObject *args)
@@ -295,10 +291,10 @@ static bool add_frame(const struct native_frame *frame, void *argument)
 {
     PyObject *list = argument;
     PyObject *path = frame->path ? PyUnicode_DecodeFSDefault(frame->path) : Py_NewRef(Py_None);
-    PyObject *each = path ? Py_BuildValue("(KKNK)", (unsigned long long)frame->pc,
-                                          (unsigned long long)frame->sp, path,
-                                          (unsigned long long)frame->address)
-                          : NULL;
+    PyObject *each =
+        path ? Py_BuildValue("(KKNK)", (unsigned long long)frame->pc, (unsigned long long)frame->sp,
+                             path, (unsigned long long)frame->address)
+             : NULL;
     bool added = each && PyList_Append(list, each) == 0;
     Py_XDECREF(each);
     return added && PyList_GET_SIZE(list) < FRAMES_MAX;
@@ -312,8 +308,8 @@ static PyObject *unwind_frames(PyObject *self, PyObject *args)
     PyObject *list = PyList_New(0);
     if (!list)
         return NULL;
-    const char *why = remote_unwind_thread(((struct unwind_object *)self)->unwind, tid, add_frame,
-                                           list);
+    const char *why =
+        remote_unwind_thread(((struct unwind_object *)self)->unwind, tid, add_frame, list);
     if (PyErr_Occurred()) {
         Py_DECREF(list);
         return NULL;
@@ -367,11 +363,8 @@ static PyModuleDef_Slot module_slots[] = {
 };
 
 static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_attach",
-    .m_doc = "Other processes, from outside.",
-    .m_methods = module_methods,
-    .m_slots = module_slots,
+    PyModuleDef_HEAD_INIT,       .m_name = "_attach",     .m_doc = "Other processes, from outside.",
+    .m_methods = module_methods, .m_slots = module_slots,
 };
 
 PyMODINIT_FUNC PyInit__attach(void);

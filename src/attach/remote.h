@@ -16,12 +16,12 @@
 bool remote_read(pid_t pid, uint64_t address, void *to, size_t n);
 
 struct remote_interpreter {
-    uint64_t main;      /* PyInterpreterState *; 0: not yet */
+    uint64_t main;         /* PyInterpreterState *; 0: not yet */
     uint64_t gil, gil_end; /* the struct */
-    uint64_t holder;    /* the thread state that has the GIL; 0: none */
-    uint64_t switches;  /* how often it changed hands */
-    uint64_t first;     /* thread state */
-    bool ends;          /* the interpreter is being taken down */
+    uint64_t holder;       /* the thread state that has the GIL; 0: none */
+    uint64_t switches;     /* how often it changed hands */
+    uint64_t first;        /* thread state */
+    bool ends;             /* the interpreter is being taken down */
     uint64_t pending_lock, pending_free, pending_mask; /* inject.h */
 };
 
@@ -63,10 +63,10 @@ struct remote_unwind;
 
 /* One native frame, innermost first. */
 struct native_frame {
-    uint64_t pc, sp;     /* sp 0: not known */
-    bool is_exact;       /* the instruction itself, not where a call returns to */
-    const char *path;    /* of its file; NULL: none */
-    uint64_t address;    /* in the file */
+    uint64_t pc, sp;  /* sp 0: not known */
+    bool is_exact;    /* the instruction itself, not where a call returns to */
+    const char *path; /* of its file; NULL: none */
+    uint64_t address; /* in the file */
 };
 
 /* Returns NULL where it cannot: *error, libdw's text. */

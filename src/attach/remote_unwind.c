@@ -65,8 +65,8 @@ static int visit_frame(Dwfl_Frame *state, void *argument)
     Dwarf_Addr inside = frame.is_exact ? pc : pc - 1;
     Dwfl_Module *module = dwfl_addrmodule(v->u->dwfl, inside);
     if (module) {
-        const char *file = NULL, *name = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL,
-                                                          &file, NULL);
+        const char *file = NULL,
+                   *name = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, &file, NULL);
         frame.address = dwfl_module_getelf(module, &bias) ? inside - bias : 0;
         dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, &file, NULL);
         frame.path = file ? file : name;

@@ -1,4 +1,4 @@
-"""A program to attach to: its main thread works, sleeps, or waits in some way until a file is there.
+"""A program to attach to: its main thread works, sleeps or waits in some way until a file is there.
 
 attached.py MODE FOLDER: prints its number, and as it ends what it finds of itself, as JSON.
 """
