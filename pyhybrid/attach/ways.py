@@ -24,7 +24,7 @@ PAUSE_S = 0.02
 # As whose it counts: functions in the package's folder are in no profile.
 _FILE = os.path.join(os.path.dirname(__file__), "begun")
 _HANGS_AFTER_S = 1.0
-_PENDING_AFTER_S = 0.2  # no thread sleeps for so long: the main thread runs it by itself
+_PENDING_AFTER_S = 0.1  # no thread sleeps for so long: the main thread runs it by itself
 
 # What runs there.  The package is loaded by its path: neither sys.path nor what is installed there
 # matters.  What goes wrong is sent to the socket.

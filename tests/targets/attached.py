@@ -63,6 +63,7 @@ def in_sleep():
 
 
 async def in_epoll():
+    print(os.getpid(), flush=True)  # now: the loop's files are open
     while goes_on():
         await asyncio.sleep(0.05)
         work()
@@ -74,7 +75,8 @@ if mode in ("c", "sleep", "epoll", "join", "hang"):
         each.daemon = mode == "hang"
         each.start()
 before = facts()
-print(os.getpid(), flush=True)
+if mode != "epoll":
+    print(os.getpid(), flush=True)
 match mode:
     case "loop":
         in_loop()
