@@ -281,6 +281,12 @@ def status_of(pid: int, key: str) -> str:
     return ""
 
 
+def n_filters(pid: int) -> int:
+    """Return how many filters of system calls it has (seccomp(2)); those of a container are ours,
+    too."""
+    return int(status_of(pid, "Seccomp_filters") or "0")
+
+
 def _catches(pid: int, signal: int) -> bool:
     return bool(int(status_of(pid, "SigCgt") or "0", 16) >> signal - 1 & 1)
 

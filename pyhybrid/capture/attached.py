@@ -37,6 +37,7 @@ class GivenClaim:
 
     def __init__(self, spool: str, descriptor: int, connection: int) -> None:
         self.spool, self._pid = spool, getpid()
+        self.is_forsaken = False  # the other one is gone
         self._lock, self._connection = Descriptor(descriptor), Descriptor(connection)
 
     @property
@@ -77,6 +78,9 @@ def serve(path: str) -> None:
         claim, run = _met(path)
         try:
             _profile(claim, run)
+            if claim.is_forsaken:  # nobody else removes its socket
+                os.unlink(path)
+                os.rmdir(os.path.dirname(path))
         finally:
             claim.leave()
 
@@ -162,7 +166,8 @@ def _wait(claim: GivenClaim, most_s: float) -> None:
 
     poll = select.poll()
     poll.register(claim.connection, select.POLLIN)
-    poll.poll(int(most_s * 1000))
+    if poll.poll(int(most_s * 1000)):
+        claim.is_forsaken = not os.read(claim.connection, len(STOP))
 
 
 def _answer(claim: GivenClaim, what: dict[str, Any]) -> None:

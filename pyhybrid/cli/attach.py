@@ -57,8 +57,7 @@ class Attach:
             action="store_true",
             help="end what `pyhybrid attach` has begun there, instead: its files are made",
         )
-        options = [each for each in Options.options.values() if each.name not in NOT_HERE]
-        add_options(parser, options, defaults=False)
+        add_options(parser, Options.options.values(), defaults=False)
 
     def run(self, args: argparse.Namespace) -> int:
         """Profile; returns the exit code.  Raises PyhybridError."""
@@ -69,6 +68,8 @@ class Attach:
             return 0
         if args.pid == os.getpid():
             raise UsageError("a process cannot attach to itself: pyhybrid.Profiler profiles it")
+        for name in NOT_HERE.intersection(given):
+            raise UsageError(f"{Options.options[name].flag} is not for a program that runs already")
         process = Process(args.pid)
         go_on_by_matching(process)
         asked = _in_force(given)

@@ -155,6 +155,12 @@ def test_what_cannot_be(program: type[Program], tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+    for words, said in ((["-p"], "-p is not for"), (["--emit", "print"], "--emit is not")):
+        assert said in attach(*words, of.pid, folder=tmp_path, code=2)
+    os.kill(of.pid, signal.SIGSTOP)
+    assert f"is stopped: `kill -CONT {of.pid}`" in attach(of.pid, folder=tmp_path, code=2)
+    assert "in_sleep" in dump(of.pid)
+    os.kill(of.pid, signal.SIGCONT)
     assert not list(tmp_path.glob("*.part"))
     of.ends()
 
@@ -175,6 +181,7 @@ def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) ->
     second.kill()
     second.communicate()
     of.is_as(before)
+    assert not list(Path("/tmp").glob(f"pyhybrid-attach-{of.pid}-*"))
     subprocess.run([*PYHYBRID, "report", "a.pyhybrid.part"], cwd=tmp_path, check=True)
     of.ends()
 

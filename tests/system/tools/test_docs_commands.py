@@ -76,6 +76,7 @@ PROFILES = (
 PROFILES += "new1", "new2", "lines"
 # Of pages whose commands other tests run, or nobody can.
 ELSEWHERE = {
+    "attach.md": "tests/system/attach",
     "training.md": "tests/system/torch",
     "coming-from.md": "test_coming_from.py",
     "live-outputs.md": "tests/system/emit",
