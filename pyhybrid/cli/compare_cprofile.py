@@ -29,7 +29,7 @@ class CompareCprofile:
     """
 
     name = "compare-cprofile"
-    words = "script.py"
+    words = "FILE"
     help = "run a program under cProfile, too, and compare"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ class ImportKineto:
     """
 
     name = "import"
-    words = "kineto TRACE [FILE]"
+    words = "kineto TRACE"
     help = "put a trace's GPU work into a profile"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -202,7 +202,7 @@ class ProfilerOptions(Declared):
         default=(),
         metavar="REGEX",
         modes=CALLS,
-        brief="trace only functions with it in their name, module or file; repeatable",
+        brief="trace only where it is in the name or file; repeatable",
         help="trace only functions whose qualified name, module or file it is found in; "
         "`stdlib` and `site-packages` stand for those files",
     )
