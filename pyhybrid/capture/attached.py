@@ -12,7 +12,6 @@ import atexit
 import marshal
 import os
 import struct
-from posix import getpid
 
 from pyhybrid.base.light import suppress, to_json
 from pyhybrid.capture.output_lock import Descriptor
@@ -35,36 +34,43 @@ class GivenClaim:
 
     prefix = suffix = ""
 
-    def __init__(self, spool: str, descriptor: int, connection: int) -> None:
-        self.spool, self._pid = spool, getpid()
+    def __init__(self) -> None:
+        self.spool = ""
         self.is_forsaken = False  # the other one is gone
+        self._lock: Descriptor | None = None
+        self._connection: Descriptor | None = None
+
+    def take(self, spool: str, descriptor: int, connection: int) -> None:
+        """Hold these from now on."""
+        self.spool = spool
         self._lock, self._connection = Descriptor(descriptor), Descriptor(connection)
 
     @property
     def descriptor(self) -> int:
         """Return the file's; -1 once the program has closed it."""
-        return self._lock.number
+        return self._lock.number if self._lock else -1
 
     @property
     def connection(self) -> int:
         """Return the socket's; -1 once the program has closed it."""
-        return self._connection.number
+        return self._connection.number if self._connection else -1
 
     def keep(self) -> None:
         """Move both out of the program's way.  Raises OSError."""
-        self._lock.move()
-        self._connection.move()
+        for each in (self._lock, self._connection):
+            if each:
+                each.move()
 
     def close(self) -> None:
-        """Close the file; in a forked child the connection, too: it is the parent's."""
-        self._lock.close()
-        if getpid() != self._pid:
-            self._connection.close()
+        """Close the file."""
+        if self._lock:
+            self._lock.close()
 
     def leave(self) -> None:
-        """Close both."""
-        self._lock.close()
-        self._connection.close()
+        """Close both: it is over, or this is a forked child."""
+        self.close()
+        if self._connection:
+            self._connection.close()
 
     give_up = close
 
@@ -75,17 +81,24 @@ def serve(path: str) -> None:
         import _signal  # type: ignore[import-not-found]
 
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-        claim, run = _met(path)
+        from pyhybrid import _native
+        from pyhybrid.capture.live_outputs import watch_attached
+
+        claim = GivenClaim()
+        watch_attached(_native, claim.leave)
         try:
+            run = _met(path, claim)
             _profile(claim, run)
             if claim.is_forsaken:  # nobody else removes its socket
                 os.unlink(path)
                 os.rmdir(os.path.dirname(path))
         finally:
             claim.leave()
+            watch_attached(_native, claim.leave, ends=True)
 
 
-def _met(path: str) -> tuple[GivenClaim, dict[str, Any]]:
+def _met(path: str, claim: GivenClaim) -> dict[str, Any]:
+    """Fill the claim with what the other one has sent; returns the rest of that."""
     import _socket
 
     ours = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
@@ -98,7 +111,9 @@ def _met(path: str) -> tuple[GivenClaim, dict[str, Any]]:
     except BaseException:
         ours.close()
         raise
-    return GivenClaim(run["spool"], descriptor, ours.detach()), run
+    claim.take(run["spool"], descriptor, ours.detach())
+    run_asked: dict[str, Any] = run
+    return run_asked
 
 
 def _read(descriptor: int, n_bytes: int) -> bytes:
@@ -114,7 +129,6 @@ def _read(descriptor: int, n_bytes: int) -> bytes:
 def _profile(claim: GivenClaim, run: dict[str, Any]) -> None:
     from pyhybrid import __version__
 
-    profiling = None
     try:
         if __version__ != run["version"]:
             raise PyhybridError(

@@ -92,6 +92,7 @@ class LiveOutputs:
 TEXT = "This process (pid={}) is multi-threaded, use of {}() may lead to deadlocks in the child."
 
 _of_outputs = 0  # threads of live outputs' libraries, which stay to the end
+_attached: list[Callable[[], object]] = []  # one for each that attached
 _watched: list[Profiling] = []  # at most one: the run that forks concern
 # The extension, once it is registered: such callbacks cannot be taken back.  It is kept here, for
 # a program may have cleared sys.modules when its run ends.
@@ -113,23 +114,41 @@ def watch_forks(run: Profiling | None) -> None:
     """Let forks concern this run from now on; None: no run."""
     _watched[:] = [run] if run else []
     if run and not _registered:
-        import _warnings  # noqa: F401 - without `warnings`, its filters are those that count
+        _register(run.native)
+    _quieten()
 
-        _registered.append(run.native)
-        os.register_at_fork(before=run.native.before_fork, after_in_child=run.native.forget_forks)
-        in_child = partial(run.native.after_fork_in_child, _in_forked_child)
-        os.register_at_fork(
-            after_in_child=in_child, after_in_parent=run.native.after_fork_in_parent
-        )
+
+def watch_attached(native: ModuleType, leave: Callable[[], object], *, ends: bool = False) -> None:
+    """Let nobody be warned of a thread that profiles for who attached, and a forked child call
+    `leave`, until it `ends`."""
+    (_attached.remove if ends else _attached.append)(leave)
+    if native not in _registered:
+        _register(native)
+    _quieten()
+
+
+def _register(native: ModuleType) -> None:
+    import _warnings  # noqa: F401 - without `warnings`, its filters are those that count
+
+    _registered.append(native)
+    os.register_at_fork(before=native.before_fork, after_in_child=native.forget_forks)
+    in_child = partial(native.after_fork_in_child, _in_forked_child)
+    os.register_at_fork(after_in_child=in_child, after_in_parent=native.after_fork_in_parent)
+
+
+def _quieten() -> None:
     texts = tuple(TEXT.format(getpid(), name) for name in ("fork", "forkpty"))
     for native in _registered:
         message = SimpleNamespace(match=native.warns_of_ours)  # `match` is what is asked of one
         entry = ("ignore", message, DeprecationWarning, None, 0)
-        native.quiet_forks(_of_outputs + len(_watched), texts, entry)
+        native.quiet_forks(_of_outputs + len(_attached) + len(_watched), texts, entry)
 
 
 def _in_forked_child() -> None:
-    watched = _watched[:]
+    watched, leaves = _watched[:], _attached[:]
     _watched.clear()
+    _attached.clear()
+    for leave in leaves:
+        leave()
     for run in watched:
         run.in_forked_child()
