@@ -25,8 +25,12 @@ def interpreter(pid: int, runtime: int) -> tuple[bool, bool, int, list[tuple[int
     """Return whether it is there, whether it ends, how often the GIL changed hands, and threads:
     (native id, thread state, does it hold the GIL).  Raises OSError."""
 
-def holds_gil(pid: int, runtime: int, state: int) -> bool:
-    """Has the thread of this state the GIL?  Raises OSError."""
+def gil(pid: int, runtime: int) -> tuple[int, int, int]:
+    """Return the thread state that has the GIL, or 0, and where that struct begins and ends: who
+    sleeps on a futex in it waits for the GIL.  Raises OSError."""
+
+def withdraw(pid: int, state: int) -> None:
+    """Take back what sys.remote_exec asks of a thread, if it has not begun.  Raises OSError."""
 
 def frames(pid: int, state: int) -> list[tuple[int, int, int]]:
     """Return a thread's Python frames, innermost first: (code, address, offset in code units).

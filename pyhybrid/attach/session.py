@@ -30,6 +30,7 @@ from pyhybrid.capture.output_lock import Claim
 from pyhybrid.errors import PyhybridError, UsageError
 
 ANSWER_S = 10.0  # for the thread there to begin: it needs the GIL
+LATE_S = 0.1
 STOP_S = 60.0  # for it to end
 _FOLDER = "pyhybrid-attach-{pid}-"
 _PEER = struct.Struct("iii")
@@ -170,6 +171,10 @@ class Attachment:
             patience = ANSWER_S if name == ways.PTRACE else ANSWER_S / 5
             if found := self._meeting.accept(patience):
                 return way, found
+            if name == ways.REMOTE_EXEC:
+                ways.withdraw(self._process)
+                if found := self._meeting.accept(LATE_S):  # it has just begun
+                    return way, found
         raise UsageError(
             f"process {self._process.pid} was asked ({possible[-1]}), but has not begun in "
             f"{ANSWER_S:.0f} s: no thread comes to run Python; `pyhybrid dump {self._process.pid}` "

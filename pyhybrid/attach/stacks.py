@@ -19,13 +19,13 @@ from pyhybrid import _attach
 from pyhybrid._columns import line_runs
 from pyhybrid.attach.processes import Process, refusal, status_of
 from pyhybrid.errors import UsageError
-from pyhybrid.symbols.plumbing import is_plumbing, plain_symbol
+from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, plain_symbol, starts_threads
 from pyhybrid.symbols.resolve import default_loader
 
 GIL_HELD, GIL_WAITED_FOR = "has the GIL", "waits for the GIL"
-_TAKES_GIL = ("take_gil",)
 _TRIES = 3  # of a thread that runs meanwhile, or that a signal meets
 _NO_LINE = -1
+_FUTEX = "202"
 
 
 class StackFrame(NamedTuple):
@@ -115,6 +115,7 @@ class Reader:
     ) -> _Raw:
         pid = process.pid
         does, why = _doing(pid, tid), ""
+        waits = bool(state) and _waits_for(pid, tid, *_attach.gil(pid, process.runtime)[1:])
         native: list[_Native] = []
         stopped = ""
         if unwind:
@@ -124,7 +125,7 @@ class Reader:
                     break
         try:
             python = _attach.frames(pid, state) if state else []
-            holds = bool(state) and _attach.holds_gil(pid, process.runtime, state)
+            holds = bool(state) and _attach.gil(pid, process.runtime)[0] == state
             if unwind and not stopped:
                 native, why = unwind.frames(tid)
         finally:
@@ -132,7 +133,8 @@ class Reader:
                 _attach.release(tid)
         for code, _, _ in python:
             self._remember(pid, code)
-        return _Raw(python, native, does, GIL_HELD if holds else "", why or stopped)
+        gil = GIL_HELD if holds else GIL_WAITED_FOR if waits else ""
+        return _Raw(python, native, does, gil, why or stopped)
 
     def _remember(self, pid: int, code: int) -> None:
         """Read what names the code object, once."""
@@ -163,13 +165,10 @@ class Reader:
 
     def _whole(self, pid: int, tid: int, raw: _Raw, names: dict[_Place, str]) -> ThreadStack:
         frames = tuple(self._joined(pid, raw, names))
-        gil = raw.gil
-        if not gil and any(f.name in _TAKES_GIL for f in frames[:8] if not f.is_python):
-            gil = GIL_WAITED_FOR
         comm = ""
         with suppress(OSError), open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as file:
             comm = file.read().rstrip("\n")
-        return ThreadStack(tid, tid == pid, comm, raw.state, gil, frames, raw.why)
+        return ThreadStack(tid, tid == pid, comm, raw.state, raw.gil, frames, raw.why)
 
     def _joined(self, pid: int, raw: _Raw, names: dict[_Place, str]) -> Iterator[StackFrame]:
         runs = list(_runs(raw.python))
@@ -214,7 +213,8 @@ def _runs(python: list[tuple[int, int, int]]) -> Iterator[tuple[int, list[tuple[
 def _native(symbol: str, path: str | None) -> StackFrame:
     file = os.path.basename(path or "")
     if not symbol:
-        return StackFrame(f"{file or '[jit]'}!?", file, is_python=False, is_plumbing=not path)
+        nameless = not path or is_interpreter(file) or starts_threads(file)
+        return StackFrame(f"{file or '[jit]'}!?", file, is_python=False, is_plumbing=nameless)
     return StackFrame(symbol, file, is_python=False, is_plumbing=is_plumbing(file, symbol))
 
 
@@ -248,6 +248,15 @@ def _doing(pid: int, tid: int) -> str:
             state, "sleeps"
         )
     return ""
+
+
+def _waits_for(pid: int, tid: int, start: int, end: int) -> bool:
+    """Does it sleep on a futex between these?"""
+    with suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
+            call = file.read().split()
+        return call[0] == _FUTEX and start <= int(call[1], 16) < end
+    return False
 
 
 def _rank(pid: int) -> int | None:

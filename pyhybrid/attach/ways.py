@@ -117,6 +117,17 @@ def begin_by_remote_exec(process: Process, path: str, folder: str) -> Way:
     return Way(REMOTE_EXEC)
 
 
+def withdraw(process: Process) -> None:
+    """Take back what its main thread was to run, where it does not come to that.
+
+    Else it would run it much later, and report on its standard error that the file is gone.
+    """
+    with suppress(OSError):
+        for tid, state, _ in _attach.interpreter(process.pid, process.runtime)[3]:
+            if tid == process.pid:
+                _attach.withdraw(process.pid, state)
+
+
 def begin_by_ptrace(process: Process, path: str) -> Way:
     """Use a thread that sleeps, or the main thread while it runs.  Raises UsageError."""
     pid, functions = process.pid, process.functions

@@ -152,17 +152,30 @@ static PyObject *py_interpreter(PyObject *module, PyObject *args)
                : NULL;
 }
 
-static PyObject *py_holds_gil(PyObject *module, PyObject *args)
+static PyObject *py_gil(PyObject *module, PyObject *args)
 {
     int pid;
-    unsigned long long runtime, state;
+    unsigned long long runtime;
     struct remote_interpreter i;
     (void)module;
-    if (!PyArg_ParseTuple(args, "iKK:holds_gil", &pid, &runtime, &state))
+    if (!PyArg_ParseTuple(args, "iK:gil", &pid, &runtime))
         return NULL;
     if (!remote_interpreter(pid, runtime, &i))
         return PyErr_SetFromErrno(PyExc_OSError);
-    return PyBool_FromLong(i.holder && i.holder == state);
+    return Py_BuildValue("(KKK)", (unsigned long long)i.holder, (unsigned long long)i.gil,
+                         (unsigned long long)i.gil_end);
+}
+
+static PyObject *py_withdraw(PyObject *module, PyObject *args)
+{
+    int pid;
+    unsigned long long state;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iK:withdraw", &pid, &state))
+        return NULL;
+    if (!remote_withdraw(pid, state))
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
 }
 
 #define FRAMES_MAX 10000
@@ -349,7 +362,8 @@ static PyMethodDef module_methods[] = {
     {"inject", (PyCFunction)(void (*)(void))py_inject, METH_VARARGS | METH_KEYWORDS,
      "Let a process run a text of Python."},
     {"interpreter", py_interpreter, METH_VARARGS, "What an interpreter's threads are."},
-    {"holds_gil", py_holds_gil, METH_VARARGS, "Has a thread the GIL?"},
+    {"gil", py_gil, METH_VARARGS, "Who has the GIL, and where it is."},
+    {"withdraw", py_withdraw, METH_VARARGS, "Take a request of sys.remote_exec's back."},
     {"frames", py_frames, METH_VARARGS, "The Python frames of a thread."},
     {"code", py_code, METH_VARARGS, "What names a code object."},
     {"stop", py_stop, METH_VARARGS, "Stop a thread."},

@@ -35,6 +35,9 @@ struct remote_thread {
 
 bool remote_thread(pid_t pid, uint64_t state, struct remote_thread *out);
 
+/* Takes back what sys.remote_exec asks of a thread, if it has not begun (3.14+). */
+bool remote_withdraw(pid_t pid, uint64_t state);
+
 struct remote_frame {
     uint64_t code; /* 0: it is the entry frame of an eval loop */
     uint64_t frame, previous;

@@ -63,6 +63,20 @@ bool remote_thread(pid_t pid, uint64_t state, struct remote_thread *out)
     return true;
 }
 
+bool remote_withdraw(pid_t pid, uint64_t state)
+{
+#if PY_VERSION_HEX >= 0x030e0000
+    int32_t none = 0;
+    uint64_t at = state + offsetof(PyThreadState, remote_debugger_support.debugger_pending_call);
+    struct iovec here = {&none, sizeof none}, there = {(void *)at, sizeof none};
+    return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof none;
+#else
+    (void)pid;
+    (void)state;
+    return true;
+#endif
+}
+
 bool remote_frame(pid_t pid, uint64_t address, struct remote_frame *out)
 {
     frame_t f;
