@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pyhybrid
 from pyhybrid import _attach
-from pyhybrid.attach.processes import Process, n_filters, refusal
+from pyhybrid.attach.processes import Process, refusal
 from pyhybrid.capture.listening import REQUEST
 from pyhybrid.errors import UsageError
 
@@ -131,11 +131,6 @@ def withdraw(process: Process) -> None:
 def begin_by_ptrace(process: Process, path: str) -> Way:
     """Use a thread that sleeps, or the main thread while it runs.  Raises UsageError."""
     pid, functions = process.pid, process.functions
-    if n_filters(pid) > n_filters(os.getpid()):
-        raise UsageError(
-            f"process {pid} filters its system calls (seccomp): those that begin a profile might "
-            "kill it; start the program with PYHYBRID_LISTEN=1"
-        )
     begun = blocked_since = time.monotonic()
     why, seen = "", (0, 0)
     while (now := time.monotonic()) - begun < PATIENCE_S:

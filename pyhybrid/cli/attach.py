@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from pyhybrid.attach.matching import go_on_by_matching
-from pyhybrid.attach.processes import Process
+from pyhybrid.attach.processes import Process, n_filters
 from pyhybrid.attach.session import Attachment, ask_for_end
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
@@ -57,6 +57,12 @@ class Attach:
             action="store_true",
             help="end what `pyhybrid attach` has begun there, instead: its files are made",
         )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="attach to a process that filters its system calls (seccomp), too: one that it "
+            "forbids may kill it",
+        )
         add_options(parser, Options.options.values(), defaults=False)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -72,6 +78,11 @@ class Attach:
             raise UsageError(f"{Options.options[name].flag} is not for a program that runs already")
         process = Process(args.pid)
         go_on_by_matching(process)
+        if not args.force and n_filters(args.pid) > n_filters(os.getpid()):
+            raise UsageError(
+                f"process {args.pid} filters its system calls (seccomp): those that profile it "
+                "might kill it; --force tries it (containers only refuse some)"
+            )
         asked = _in_force(given)
         settings = CommandLineSettings(**asked)
         if not settings.counts:

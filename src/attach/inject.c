@@ -257,11 +257,12 @@ static int runs(struct borrowed *b, struct user_regs_struct *regs, uint64_t trap
         vector.iov_len = sizeof *regs;
         if (ptrace(PTRACE_GETREGSET, b->tid, NT_PRSTATUS, &vector))
             return errno;
-        if (WSTOPSIG(status) != SIGTRAP)
-            return EFAULT;
-        if (!trap || regs->rip == trap)
+        int signal = WSTOPSIG(status);
+        if (signal == SIGTRAP && (!trap || regs->rip == trap))
             return 0;
-        b->signal = SIGTRAP; /* the program's own: later */
+        if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE)
+            return EFAULT;
+        b->signal = signal; /* SIGSTOP, or the program's own trap: later */
     }
 }
 
@@ -294,14 +295,15 @@ static int begins(struct borrowed *b, const struct inject_request *q)
         return (int)-at;
     uint64_t base = (uint64_t)at, data = base + CODE_BYTES;
     char code[CODE_BYTES];
-    size_t n = (size_t)(injected_end - injected_start), begin = 64;
+    size_t n = (uintptr_t)injected_end - (uintptr_t)injected_start, begin = 64;
     if (n > sizeof code - begin)
         return E2BIG;
     memset(code, 0xcc, sizeof code);
     memcpy(code, trampoline, sizeof trampoline);
     memcpy(code + begin, injected_start, n);
     struct injected in = q->in;
-#define THERE(function) (base + begin + (uint64_t)((const char *)(function) - injected_start))
+#define THERE(function)                                                                            \
+    (base + begin + (uint64_t)(uintptr_t)(function) - (uint64_t)(uintptr_t)injected_start)
     in.thread_body = (void *(*)(void *))THERE(injected_thread);
     in.mapping = (void *)base;
     in.mapping_size = MAPPING_BYTES;

@@ -51,12 +51,12 @@ INJECTED int injected_run_in_thread(struct injected *in)
             "mov (%rbx), %rdi\n mov 8(%rbx), %rsi\n mov 16(%rbx), %rax\n pop %rbx\n jmp *%rax\n"   \
             "1: pop %rbx\n ret")
 
-INJECTED __attribute__((naked)) void *injected_thread(void *argument)
+INJECTED __attribute__((naked)) void *injected_thread(void *argument __attribute__((unused)))
 {
     RUN_AND_GO("injected_run_in_thread");
 }
 
-INJECTED __attribute__((naked)) int injected_pending(void *argument)
+INJECTED __attribute__((naked)) int injected_pending(void *argument __attribute__((unused)))
 {
     RUN_AND_GO("injected_run");
 }

@@ -29,9 +29,12 @@ SOON_S = 60
 class Program:
     """attached.py in some mode."""
 
-    def __init__(self, folder: Path, mode: str, **variables: str) -> None:
+    def __init__(
+        self, folder: Path, mode: str, *, before: tuple[str, ...] = (), **variables: str
+    ) -> None:
         self.folder = folder
-        command = [sys.executable, "-P", str(TARGETS / "attached.py"), mode, str(folder)]
+        words = *before, str(TARGETS / "attached.py"), mode, str(folder)
+        command = [sys.executable, "-P", *words]
         environment = {**os.environ, **variables}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, env=environment, stdout=pipe, text=True)
@@ -129,6 +132,7 @@ def test_one_that_listens(program: type[Program], tmp_path: Path) -> None:
 
 
 @pytest.mark.further
+@pytest.mark.engine
 @pytest.mark.version
 @pytest.mark.parametrize("mode", ["loop", "join"])
 def test_again_and_again(program: type[Program], tmp_path: Path, mode: str) -> None:
@@ -186,6 +190,32 @@ def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) ->
     assert not list(Path("/tmp").glob(f"pyhybrid-attach-{of.pid}-*"))
     subprocess.run([*PYHYBRID, "report", "a.pyhybrid.part"], cwd=tmp_path, check=True)
     of.ends()
+
+
+FILTERED = """
+import ctypes, os, sys
+# struct sock_filter: return SECCOMP_RET_ALLOW (linux/seccomp.h)
+code = (ctypes.c_uint64 * 1)(0x7FFF0000 << 32 | 0x06)
+class Program(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+libc = ctypes.CDLL(None, use_errno=True)
+assert not libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+program = Program(1, ctypes.addressof(code))
+assert not libc.prctl(22, 2, ctypes.byref(program), 0, 0)  # PR_SET_SECCOMP
+os.execv(sys.executable, [sys.executable, "-P", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.further
+def test_one_that_filters_its_system_calls(tmp_path: Path) -> None:
+    of = Program(tmp_path, "sleep", before=("-c", FILTERED))
+    try:
+        assert "filters its system calls" in attach(*QUICK, of.pid, folder=tmp_path, code=2)
+        attach(*QUICK, "--force", of.pid, folder=tmp_path)
+        of.ends()
+    finally:
+        of.process.kill()
+        of.process.communicate()
 
 
 @pytest.mark.further
