@@ -29,7 +29,8 @@ from pyhybrid.capture.listening import REQUEST
 from pyhybrid.capture.output_lock import Claim
 from pyhybrid.errors import PyhybridError, UsageError
 
-ANSWER_S = 10.0  # for the thread there to begin: it needs the GIL
+ASKED_S = 10.0  # for the thread there to come: it needs the GIL
+ANSWER_S = 60.0  # for it to begin
 LATE_S = 0.1
 STOP_S = 60.0  # for it to end
 _FOLDER = "pyhybrid-attach-{pid}-"
@@ -159,6 +160,7 @@ class Attachment:
         return self.way
 
     def _met(self) -> tuple[Way, socket.socket]:
+        ways.check_goes_on(self._process)
         possible = ways.ways(self._process)
         for name in possible:
             try:
@@ -168,7 +170,7 @@ class Attachment:
                     raise
                 say(f"{error}: another way is tried")
                 continue
-            patience = ANSWER_S if name == ways.PTRACE else ANSWER_S / 5
+            patience = ASKED_S if name == ways.PTRACE else ASKED_S / 5
             if found := self._meeting.accept(patience):
                 return way, found
             if name == ways.REMOTE_EXEC:
@@ -177,7 +179,7 @@ class Attachment:
                     return way, found
         raise UsageError(
             f"process {self._process.pid} was asked ({possible[-1]}), but has not begun in "
-            f"{ANSWER_S:.0f} s: no thread comes to run Python; `pyhybrid dump {self._process.pid}` "
+            f"{ASKED_S:.0f} s: no thread comes to run Python; `pyhybrid dump {self._process.pid}` "
             "shows where they are"
         )
 

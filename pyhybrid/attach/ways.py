@@ -30,7 +30,11 @@ _PENDING_AFTER_S = 0.1  # no thread sleeps for so long: the main thread runs it 
 # matters.  What goes wrong is sent to the socket.
 _TEXT = """\
 def begin(path, folders):
-    import sys
+    import posix, sys
+    try:
+        posix.stat(path)
+    except OSError:  # so late that nobody waits any more
+        return
     try:
         if 'pyhybrid' not in sys.modules:
             import _frozen_importlib as b, _frozen_importlib_external as e
@@ -134,11 +138,12 @@ def begin_by_ptrace(process: Process, path: str) -> Way:
     begun = blocked_since = time.monotonic()
     why, seen = "", (0, 0)
     while (now := time.monotonic()) - begun < PATIENCE_S:
+        check_goes_on(process)
         alive, ends, switches, threads = _interpreter(process)
         if not alive or ends:
             raise UsageError(f"process {pid} is beginning or ending: there is no Python")
         holder = next((tid for tid, _, holds in threads if holds), 0)
-        if not holder or (holder, switches) != seen or _runs(pid, holder):
+        if not holder or (holder, switches) != seen or _state(pid, holder) == "R":
             seen, blocked_since = (holder, switches), now
         elif now - blocked_since > _HANGS_AFTER_S:
             raise UsageError(
@@ -163,10 +168,20 @@ def begin_by_ptrace(process: Process, path: str) -> Way:
     )
 
 
-def _runs(pid: int, tid: int) -> bool:
+def check_goes_on(process: Process) -> None:
+    """Raise UsageError for a process that is stopped, or has ended."""
+    pid = process.pid
+    if (state := _state(pid, pid)) == "T":
+        raise UsageError(f"process {pid} is stopped: `kill -CONT {pid}` lets it go on")
+    if state == "X" or (state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1):
+        raise UsageError(f"process {pid} has ended")
+
+
+def _state(pid: int, tid: int) -> str:
+    """Return the kernel's letter for what a thread does; X: it is gone."""
     with suppress(OSError), open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0] == b"R"
-    return True
+        return file.read().rpartition(b")")[2].split()[0].decode()
+    return "X"
 
 
 def _interpreter(process: Process) -> tuple[bool, bool, int, list[tuple[int, int, bool]]]:
@@ -184,7 +199,7 @@ def _judged(process: Process, result: str, error: int) -> str:
         case "traced":
             raise UsageError(f"process {process.pid} is traced already (a debugger, strace)")
         case "stopped":
-            raise UsageError(f"process {process.pid} is stopped: `kill -CONT {process.pid}`")
+            check_goes_on(process)
         case "failed":
             return os.strerror(error)
     return ""
@@ -197,9 +212,8 @@ def _sleepers(pid: int) -> Iterator[int]:
     for name in os.listdir(f"/proc/{pid}/task"):
         folder = f"/proc/{pid}/task/{name}"
         with suppress(OSError, ValueError):
-            with open(f"{folder}/stat", "rb") as file:
-                if file.read().rpartition(b")")[2].split()[0] != b"S":
-                    continue
+            if _state(pid, int(name)) != "S":
+                continue
             with open(f"{folder}/syscall", encoding="ascii") as file:
                 call = file.read().split()[0]
             found.append((call == "202", int(name) == pid, int(name)))

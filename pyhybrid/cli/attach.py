@@ -10,7 +10,7 @@ from pyhybrid.attach.session import Attachment, ask_for_end
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
 from pyhybrid.cli.parser import DURATION, add_options, word
-from pyhybrid.errors import UsageError
+from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.config_file import of_command_line
 from pyhybrid.options.kinds import Number
 from pyhybrid.options.settings import CommandLineSettings
@@ -92,6 +92,9 @@ class Attach:
         claim = Claim(prefix, args.pid)
         try:
             _profile(process, settings, asked, claim, args.duration)
+        except KeyboardInterrupt:
+            claim.give_up()
+            raise PyhybridError("interrupted before it has begun") from None
         except BaseException:
             claim.give_up()
             raise

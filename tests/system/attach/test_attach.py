@@ -164,7 +164,7 @@ def test_what_cannot_be(program: type[Program], tmp_path: Path) -> None:
     for words, said in ((["-p"], "-p is not for"), (["--emit", "print"], "--emit is not")):
         assert said in attach(*words, of.pid, folder=tmp_path, code=2)
     os.kill(of.pid, signal.SIGSTOP)
-    assert f"is stopped: `kill -CONT {of.pid}`" in attach(of.pid, folder=tmp_path, code=2)
+    assert f"is stopped: `kill -CONT {of.pid}` lets it" in attach(of.pid, folder=tmp_path, code=2)
     assert "in_sleep" in dump(of.pid)
     os.kill(of.pid, signal.SIGCONT)
     assert not list(tmp_path.glob("*.part"))
