@@ -116,7 +116,7 @@ def _listed(names: list[str]) -> str:
     """Return them with commas; ranks in a row as `ranks 0-2, 4`."""
     ranks = [int(each.removeprefix("rank ")) for each in names if each[5:].isdigit()]
     if len(ranks) == len(names) and all(each.startswith("rank ") for each in names):
-        return f"ranks {_ranges(sorted(ranks))}"
+        return names[0] if len(names) == 1 else f"ranks {_ranges(sorted(ranks))}"
     shown = names[:MOST_NAMED]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -26,6 +26,7 @@ GIL_HELD, GIL_WAITED_FOR = "has the GIL", "waits for the GIL"
 _TRIES = 3  # of a thread that runs meanwhile, or that a signal meets
 _NO_LINE = -1
 _FUTEX = "202"
+_STATES = {"R": "running", "D": "asleep in the kernel", "T": "stopped", "t": "traced"}
 
 
 class StackFrame(NamedTuple):
@@ -41,7 +42,7 @@ class StackFrame(NamedTuple):
 
 class ThreadStack(NamedTuple):
     """Hold the stack of a thread, innermost frame first: `is_main`, the kernel's name, what it does
-    (runs, or the system call that it sleeps in), and about the GIL; `why` it is not whole."""
+    (running, asleep...), and about the GIL; `why` it is not whole."""
 
     tid: int
     is_main: bool
@@ -240,13 +241,11 @@ def _names(frames: Iterable[tuple[str, _Native]]) -> dict[_Place, str]:
 
 
 def _doing(pid: int, tid: int) -> str:
-    """Return "runs", or the system call in which it sleeps, by its number."""
+    """Return what the kernel says that it does."""
     with suppress(OSError, IndexError):
         with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
             state = file.read().rpartition(b")")[2].split()[0].decode()
-        return {"R": "runs", "D": "waits in the kernel", "T": "is stopped", "t": "is traced"}.get(
-            state, "sleeps"
-        )
+        return _STATES.get(state, "asleep")
     return ""
 
 

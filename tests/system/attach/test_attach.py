@@ -247,7 +247,7 @@ def test_one_that_hangs(program: type[Program], tmp_path: Path) -> None:
     while "waits for the GIL" not in (shown := dump(of.pid)) and time.monotonic() < until:
         time.sleep(0.01)
     _, main, *others = shown.split("\n\n")
-    assert main.startswith("main thread, sleeps, has the GIL\n    pause [libc")
+    assert main.startswith("main thread, asleep, has the GIL\n    pause [libc")
     assert re.search(r"\n    hang \(.*attached.py:\d+\)\n    <module> \(", main)
     assert any("until_end" in each and "waits for the GIL" in each for each in others)
     said = attach(*QUICK, of.pid, folder=tmp_path, code=2)
@@ -262,7 +262,7 @@ def test_several_at_once(program: type[Program]) -> None:
     shown = dump(*pids)
     assert re.search(r"^3 of 4 in in_sleep \(.*attached.py:\d+\): ranks 0-2$", shown, re.MULTILINE)
     assert re.search(r"^rank 3 in \S+ \(.*:\d+\)$", shown, re.MULTILINE)
-    assert re.search(r"^3 main threads of ranks 0-2, sleeps$", shown, re.MULTILINE)
+    assert re.search(r"^3 main threads of ranks 0-2, asleep$", shown, re.MULTILINE)
     alone = json.loads(dump("--json", "--python", pids[0]))
     assert [each["is_main"] for each in alone[0]["threads"]] == [True]
     listed = subprocess.run([*PYHYBRID, "ps"], capture_output=True, text=True, check=True).stdout
