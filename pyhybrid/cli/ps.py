@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from shutil import get_terminal_size
 
 from pyhybrid.attach import ways
 from pyhybrid.attach.matching import is_matching
@@ -12,7 +13,7 @@ from pyhybrid.attach.processes import Process, command_of, processes
 from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.errors import UsageError
 
-COMMAND_COLUMNS = 60
+UNBOUNDED = 10_000  # columns, where it is no terminal
 
 
 class Ps:
@@ -38,9 +39,11 @@ class Ps:
         lines = [f"{'pid':>8}  {'Python':<8} {'runs for':>9}  {'attach by':<28}  command"]
         lines += [
             f"{row['pid']:>8}  {row['python']:<8} {_age(row['runs_s']):>9}  {row['way']:<28}  "
-            f"{str(row['command'])[:COMMAND_COLUMNS]}"
+            f"{row['command']}"
             for row in rows
         ]
+        columns = get_terminal_size((UNBOUNDED, 0)).columns if sys.stdout.isatty() else UNBOUNDED
+        lines = [line[:columns] for line in lines]
         write_lines(lines if rows else ["no Python process may be seen"], sys.stdout)
         return 0
 
