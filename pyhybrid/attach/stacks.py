@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from pyhybrid import _attach
 from pyhybrid._columns import line_runs
-from pyhybrid.attach.processes import Process, refusal, status_of
+from pyhybrid.attach.processes import Process, command_of, refusal, status_of
+from pyhybrid.capture.children import ranks
 from pyhybrid.errors import UsageError
 from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, plain_symbol, starts_threads
 from pyhybrid.symbols.resolve import default_loader
@@ -259,18 +260,12 @@ def _waits_for(pid: int, tid: int, start: int, end: int) -> bool:
 
 
 def _rank(pid: int) -> int | None:
-    from pyhybrid.capture.children import RANK_VARIABLES
-
+    """Return its rank among others that a launcher started."""
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        known = dict(each.partition(b"=")[::2] for each in file.read().split(b"\0"))
-        for name in RANK_VARIABLES["rank"]:
-            value = known.get(name.encode(), b"")
-            if value.isdigit():
-                return int(value)
+        words = (os.fsdecode(each).partition("=") for each in file.read().split(b"\0"))
+        return ranks({name: value for name, _, value in words}).get("rank")
     return None
 
 
 def _command(pid: int) -> str:
-    from pyhybrid.attach.processes import command_of
-
     return command_of(pid) or status_of(pid, "Name")

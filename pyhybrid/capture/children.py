@@ -24,7 +24,7 @@ from pyhybrid.errors import PyhybridError
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 FOLDER, PART = ".parts", ".part"  # the run's spool and this are PREFIX.pyhybrid and what follows
@@ -190,10 +190,13 @@ def rank_of_several() -> int | None:
     return known["rank"] if known.get("world_size", 1) > 1 else None
 
 
-def ranks() -> dict[str, int]:
-    """Return what a launcher gave this process, by RANK_KEYS; empty: nothing."""
+def ranks(variables: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Return what a launcher gave this process, or one with these variables, by RANK_KEYS; empty:
+    nothing."""
+    if variables is None:
+        variables = os.environ
     for names in RANK_VARIABLES:
-        values = zip(RANK_KEYS, map(os.environ.get, names), strict=True)
+        values = zip(RANK_KEYS, map(variables.get, names), strict=True)
         known = {key: int(text) for key, text in values if text and _is_number(text)}
         if {"rank", "world_size"} <= known.keys():
             return known

@@ -256,8 +256,8 @@ def test_one_that_hangs(program: type[Program], tmp_path: Path) -> None:
 
 
 def test_several_at_once(program: type[Program]) -> None:
-    some = [program("alone", RANK=str(rank)) for rank in range(3)]
-    other = program("loop", RANK="3")
+    some = [program("alone", RANK=str(rank), WORLD_SIZE="4") for rank in range(3)]
+    other = program("loop", RANK="3", WORLD_SIZE="4")
     pids = [each.pid for each in (*some, other)]
     shown = dump(*pids)
     assert re.search(r"^3 of 4 in in_sleep \(.*attached.py:\d+\): ranks 0-2$", shown, re.MULTILINE)
