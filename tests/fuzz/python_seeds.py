@@ -93,7 +93,8 @@ def _every_record() -> SpoolWriter:
             call_turn(5000, 6000, node=4, serial=2),
         )
         watched = (
-            form.STRUCT["watched_call"].pack(n, n + 50, n, n + 40, n % 4, 0) for n in (1000, 2000)
+            form.STRUCT["watched_call"].pack(n, n + 50, n, n + 40, n % 4, 0, n)
+            for n in (1000, 2000)
         )
         spool.record(
             form.TYPE["WATCHED"], form.STRUCT["spool_calls"].pack(index) + b"".join(watched)

@@ -35,7 +35,7 @@ from pyhybrid.views.lines.program_lines import ProgramLine
 from pyhybrid.views.lines.program_tree import TreeRow
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures
 from pyhybrid.views.processes import ProcessFigures, ProcessGroup, Unprofiled
-from pyhybrid.views.training.compiles import Compile, Compiles
+from pyhybrid.views.training.compiles import Compile, CompiledFunction, Compiles
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 from pyhybrid.views.training.module_calls import HookFigures
 from pyhybrid.views.training.operators import (
@@ -137,6 +137,7 @@ RECORDS = {
     "slow step": SlowStep,
     "compiles": Compiles,
     "compile": Compile,
+    "compiled function": CompiledFunction,
     "quality": QualityReport,
     "library": ModuleNames,
     "processes": Processes,

@@ -314,9 +314,10 @@ export interface CallDurations {
   histogram: [number, number][];
 }
 
-/** Hold all of them, in order of time; null where it is not known. */
+/** Hold all of them, in order of time, and by function; null where it is not known. */
 export interface Compiles {
   compiles: Compile[];
+  by_function: CompiledFunction[];
   functions: number;
   /** compiles of functions that had one */
   again: number;
@@ -326,6 +327,7 @@ export interface Compiles {
   calls: number | null;
   share: number | null;
   is_cut: boolean;
+  breaks: [string, number][];
 }
 
 /** Hold the summary's part: `shares` of all steps' time by phase, the largest first; as StepReport's `trains` and `tokens`. */
@@ -422,6 +424,22 @@ export interface Compile {
   took_ns: number;
   reason: string | null;
   failure: string | null;
+  dynamo_ns: number | null;
+  aot_ns: number | null;
+  inductor_ns: number | null;
+  operators: number | null;
+  guards: number | null;
+  graph_breaks: number | null;
+  cached: boolean | null;
+}
+
+/** Hold a function that was compiled: how often, what that took, and its calls with their exact time, those that compiled it among them; null: they were not counted. */
+export interface CompiledFunction {
+  name: string;
+  compiles: number;
+  took_ns: number;
+  calls: number | null;
+  run_ns: number | null;
 }
 
 /** Hold what a function launched, itself and with what it called; or a kernel name's time. */
