@@ -15,6 +15,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441 /* Linux 5.11: older headers have no name for it */
+#endif
+
 #define STOP_NS 200000000ull /* for a thread to stop: one that waits for a disk does not */
 #define FOR_EVER (~0ull >> 2)
 #define CODE_BYTES 4096

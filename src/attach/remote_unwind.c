@@ -2,7 +2,6 @@
 #include "remote.h"
 
 #include <elfutils/libdwfl.h>
-#include <elfutils/version.h>
 #include <stdlib.h>
 
 struct remote_unwind {
@@ -56,7 +55,7 @@ static int visit_frame(Dwfl_Frame *state, void *argument)
     Dwarf_Addr pc, bias, sp = 0;
     if (!dwfl_frame_pc(state, &pc, &frame.is_exact))
         return DWARF_CB_ABORT;
-#if _ELFUTILS_PREREQ(0, 188)
+#ifdef HAS_FRAME_REG
     if (dwfl_frame_reg(state, 7, &sp) != 0)
         sp = 0;
 #endif

@@ -92,6 +92,10 @@ CHANGES = {
     "loader*": "data*",
     "diff before.ranks after.ranks": "diff out.ranks out.ranks",
     "spark=spark://head:7077 /shared/run7/out.ranks": "duckdb out.ranks",
+    # To a server, as tests/unit/test_push.py does.
+    "--push http://host:4040 --push-steps 100 out.ranks/rank-2.pyhybrid": "",
+    "--push http://host:4040": "",
+    "--push parca+http://host:7070": "",
     "~/.config/fish/completions/": "",
     "~/.local/share/man/man1/": "",
     "gunicorn -w": "gunicorn --check-config -w",  # which ends

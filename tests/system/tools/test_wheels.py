@@ -125,6 +125,8 @@ def test_what_it_is_linked_with(unpacked: Path) -> None:
         others = {each.split("-")[0] for each in needed - GLIBC}
         if path.name.startswith("_symbolize."):
             assert others == {"libelf", "libdw", "liblzma", "libz.so.1"}
+        elif path.name.startswith("_attach."):
+            assert others == {"libelf", "libdw"}
         elif path.parent.name == "pyhybrid.libs":
             continue
         else:

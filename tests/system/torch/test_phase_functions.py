@@ -38,7 +38,7 @@ class Rows(Dataset):
         return torch.ones(8)
 
 @stamped
-def decode(i): spin(3)
+def decode(i): spin(9)
 
 class Callbacks:
     @stamped
