@@ -74,7 +74,8 @@ def waited_in(measured: Measured, phase: str) -> int:
     profile, n = measured.profile, measured.n_frames
     if phase == OTHER:
         rows = [r for r in phase_functions(profile) if r.phase == OTHER and r.share >= LEAST]
-        rows.sort(key=lambda row: row.frame not in program_frames(profile))
+        called = program_frames(profile) - loop_functions(profile)
+        rows.sort(key=lambda row: row.frame not in called)
         return rows[0].frame if rows else 0
     of_phase = [frame for frame, each in frame_phases(profile).items() if each == phase]
     if not of_phase:

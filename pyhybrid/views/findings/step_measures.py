@@ -118,6 +118,27 @@ def meanwhile(measured: Measured) -> str:
     return f", while {place.function} ({place.at}) did"
 
 
+def held_up(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Measure how long the thread of the steps did not run in phases in which it works, while
+    another one of the program did: which had the GIL, as a rule."""
+    steps, ns = measured.steps, Counter[str]()
+    for step in steps:
+        for phase in rule["phases"]:
+            ns[phase] += step.phases.get(phase, 0) - step.phases_cpu.get(phase, 0)
+    # For so long it had no processor, whoever had that.
+    idle_ns = ns.total() - int(measured.profile.meta.get("main_delay_ns") or 0)
+    share = idle_ns / (step_time(measured.profile).steps_ns or 1)
+    if share < rule["least_share"] or not (others := meanwhile(measured)):
+        return None
+    return {
+        "share": share,
+        "seconds": idle_ns / 1e9,
+        "steps": len(steps),
+        "phase": ns.most_common(1)[0][0],
+        "meanwhile": others,
+    }
+
+
 def memory(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Measure by how much the process's memory grows with the steps, as part of what it is."""
     steps = [step for step in measured.steps if step.resident]
@@ -310,6 +331,7 @@ STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
     "tokens_again": tokens_again,
     "memory": memory,
+    "held_up": held_up,
     "communication": communication,
     "python_in_backward": python_in_backward,
     "hooks": hooks,

@@ -339,7 +339,7 @@ def test_by_path_before_programs_start(tmp_path: Path) -> None:
     script = f"usdt:{LIBRARY}:pyhybrid:PY_START {{ @[pid, str(arg0)] = count(); }}"
     with (
         traced(tmp_path, script) as tracer,
-        probed(tmp_path, "--mode", "hybrid", "--emit", "usdt") as program,
+        probed(tmp_path, "--mode", "hybrid", "--emit", "usdt", "--no-children") as program,
         probed(tmp_path, *NONE) as other,
     ):
         program.tell("run", "child")

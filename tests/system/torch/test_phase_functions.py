@@ -4,6 +4,7 @@ run."""
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -88,10 +89,12 @@ def test_who_is_in_each_phase(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     assert spun["total_ns"] <= 1.02 * stamps["decode"] <= 1.04 * data_ns
     assert next(iter(rows["data"].values())) is spun
     assert not spun["waits_in"]
+    # After the last step there is one call more of each: samples, some 4 of 150, tell how long.
+    in_steps = {name: ns * 39 / 40 for name, ns in stamps.items()}
     called = rows["other"]["Callbacks.on_end"]
-    assert called["total_ns"] == pytest.approx(stamps["Callbacks.on_end"], rel=0.05, abs=2e6)
+    assert called["total_ns"] == pytest.approx(in_steps["Callbacks.on_end"], rel=0.06, abs=2e6)
     waited = rows["other"]["wait"]
-    assert waited["total_ns"] == pytest.approx(stamps["wait"], rel=0.05, abs=2e6)
+    assert waited["total_ns"] == pytest.approx(in_steps["wait"], rel=0.06, abs=2e6)
     # Where the thread had no processor for longer it is not known whether it waited.
     delay_ns = run.profile().meta.get("main_delay_ns") or 0
     is_known = waited["total_ns"] - waited["cpu_ns"] >= delay_ns
@@ -125,3 +128,40 @@ def test_lines_and_tree_are_of_the_steps(pyhybrid: Callable[..., Run], tmp_path:
     (row,) = (line for line in lines if "not in steps" in line)
     outside_ns = samples["recorded_weight_ns"] - samples["own_weight_ns"] - steps["weight_ns"]
     assert f"{outside_ns / 1e9:.3f} s" in row
+
+
+HELD = """
+import queue, threading
+import torch
+
+def parse(text):
+    return [float(field) * 0.5 for line in text.split() for field in line.split(",")]
+
+def produce(batches, text):
+    for _ in range(60): batches.put(torch.tensor(parse(text)).view(-1, 64))
+    batches.put(None)
+
+text, batches = " ".join(",".join(["0.125"] * 64) for _ in range(1500)), queue.Queue(2)
+layers = [torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()) for _ in range(8)]
+net = torch.nn.Sequential(*layers)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+threading.Thread(target=produce, args=(batches, text), daemon=True).start()
+while (x := batches.get()) is not None:
+    net(x[:64]).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.further
+def test_a_thread_that_has_the_gil_is_found(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HELD)
+    run = pyhybrid("--format", "folded", "train.py")
+    found = json.loads(pyhybrid("report", "--json").result.stdout)["findings"]
+    held = re.compile(r", while (parse|produce) \(train\.py:\d+\) did")
+    texts = [each["text"] for each in found if held.search(each["text"])]
+    # Where the thread had no processor for long it is not known what it waited for.
+    delay_ns = run.profile().meta.get("main_delay_ns") or 0
+    steps = json.loads(pyhybrid("report", "steps", "--json").result.stdout)["steps"]
+    idle_ns = sum(sum(s["phases"].values()) - sum(s["phases_cpu"].values()) for s in steps)
+    assert texts or delay_ns > idle_ns / 2

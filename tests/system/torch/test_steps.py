@@ -455,6 +455,7 @@ plain(Loop())
 
 KEPT = """
 import torch
+torch.set_num_threads(1)
 net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
 optimizer, total = torch.optim.SGD(net.parameters(), 0.01), 0
 for _ in range(60):
