@@ -18,6 +18,7 @@ from pyhybrid.views.diff.runs import Comparison, FunctionChange, Side
 from pyhybrid.views.diff.significance import RUN_TO_RUN, Change
 from pyhybrid.views.diff.step_changes import LEAST_STEPS, StepChange
 from pyhybrid.views.labels import short_time
+from pyhybrid.views.training.steps import kind_text
 
 N_WITHIN = 5  # functions that do not differ
 
@@ -254,8 +255,7 @@ def _both(
 def _steps(changes: list[StepChange], verdicts: list[Verdict]) -> Iterator[Section]:
     """Yield the median and the mean; a phase that takes nothing in most steps has no median."""
     before, after = (sum(side) / len(side) for side in changes[0].n_steps)
-    of = "a training" if changes[0].trains else "inference"
-    title = f"steps of {of} ({number_text(before)} -> {number_text(after)})"
+    title = f"steps {kind_text(changes[0].trains)} ({number_text(before)} -> {number_text(after)})"
     for name, metric in (("median", "step"), ("mean", "mean_step")):
         rows = [e for e in changes if getattr(e, name).before or getattr(e, name).after]
         differs = [getattr(each, f"{name}_differs") for each in rows]

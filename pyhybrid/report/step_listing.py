@@ -20,6 +20,7 @@ from pyhybrid.views.training.steps import (
     Growth,
     Steps,
     find_steps,
+    kind_text,
     memory_growth,
     spans_of,
     steps_of,
@@ -124,8 +125,7 @@ def step_summary(profile: Profile) -> StepSummary | None:
 def steps_text(steps: StepSummary) -> str:
     """Return one line of the summary."""
     first = [f"{phase} {share:.0%}" for phase, share in steps.shares.items()][:N_PHASES]
-    of = "of a training" if steps.trains else "of inference"
-    n = f"{steps.n_steps:,} {of}, median {short_time(steps.median_ns)}"
+    n = f"{steps.n_steps:,} {kind_text(steps.trains)}, median {short_time(steps.median_ns)}"
     return f"{n}{_speed(steps.tokens, steps.total_ns)}: {', '.join(first)}"
 
 
@@ -233,7 +233,7 @@ def step_listing(report: StepReport) -> Listing:
     """Yield a column a phase, then the slowest steps, the slowest first."""
     figures = report.phases
     whole = figures[STEP_COLUMN]
-    of = "of a training" if report.trains else "of inference, calls of a model"
+    of = kind_text(report.trains) + ("" if report.trains else ", calls of a model")
     rates = {"tokens": report.tokens_per_s, "samples": report.batch_per_s}
     speed = "".join(f", {rate:,.0f} {name} a second" for name, rate in rates.items() if rate)
     yield f"{report.n_steps:,} steps {of}: median {short_time(whole.median_ns)}{speed}"

@@ -46,9 +46,12 @@ class Garbage:
         return self._rows[process][first:last]
 
     def ns(self, thread: int, spans: Spans) -> int:
-        """Return how long those took that began in these spans, on any thread."""
-        rows = [row for span in spans for row in self.within(thread, *span)]
-        return sum(row.end_ns - row.begin_ns for row in rows)
+        """Return how long those took that began in these spans, on any thread, until their ends."""
+        return sum(
+            min(row.end_ns, end_ns) - row.begin_ns
+            for begin_ns, end_ns in spans
+            for row in self.within(thread, begin_ns, end_ns)
+        )
 
     @property
     def _sums(self) -> list[tuple[int, int]]:

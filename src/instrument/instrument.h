@@ -124,8 +124,8 @@ void call_inputs_set(PyObject *code, PyObject *class, PyObject *types, PyObject 
  * there is none, or it is not known.  Leaves the exception that is set. */
 uint32_t call_inputs_elements(const struct exact_frame *s);
 
-/* Is it a call of that function? */
-bool call_inputs_is_model(const struct exact_frame *s);
+/* Is a node's word that of this function?  (At the end of a call its frame may be gone.) */
+bool call_inputs_is_model(uint64_t word);
 
 /* --- method_names.c ------------------------------------------------------------------------------ */
 

@@ -75,7 +75,8 @@ static void end_watched(struct exact *x, struct exact_thread *t, const struct ex
                         uint64_t now, bool raised)
 {
     struct watched_call watched = {.until = now, .node = f->node->id, .how = raised};
-    if (f->node->word & PYH_FUNCTION_INSIDE || call_inputs_is_model(f)) /* a step ends, maybe */
+    if (f->node->word & PYH_FUNCTION_INSIDE ||
+        call_inputs_is_model(f->node->word)) /* a step ends, maybe */
         watched.resident_bytes = usage_resident();
     x->n_watched += watched_end(&t->watched, (uint32_t)(f - t->stack), &watched, makers_next(t),
                                 x->n_watched < WATCHED_MAX);

@@ -31,8 +31,7 @@ NOT_RUN = 0.5  # of what a phase took more: from there on the thread did not run
 
 def gc_ns(garbage: Garbage, step: Step) -> int:
     """Return what garbage collections took in a step, on whichever thread."""
-    rows = garbage.within(step.thread, step.begin_ns, step.end_ns)
-    return sum(min(row.end_ns, step.end_ns) - row.begin_ns for row in rows)
+    return garbage.ns(step.thread, [(step.begin_ns, step.end_ns)])
 
 
 class SlowStep(Struct):

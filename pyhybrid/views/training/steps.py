@@ -89,10 +89,10 @@ class Steps(Record):
     n_lacking: int
     trains: bool = True
 
-    @property
-    def of(self) -> str:
-        """Return of what they are."""
-        return "of a training" if self.trains else "of inference"
+
+def kind_text(trains: bool) -> str:
+    """Return of what steps are: `of a training` or `of inference`."""
+    return "of a training" if trains else "of inference"
 
 
 @made_once
