@@ -44,11 +44,16 @@ def seconds(profile: Profile, name: str) -> float:
     return sum(row.total_ns for row in of_function(profile, name)) / 1e9
 
 
+def check_seconds(total: float, true: dict[str, float]) -> None:
+    """Compare with stamps within the call and around it, for it may lose its processor between."""
+    assert 0.98 * true["inside"] <= total <= 1.02 * true["outside"]
+
+
 def test_threads_have_their_own_time(truth: Truth) -> None:
     profile, true = truth("threads")
     rows = of_function(profile, "threads.<locals>.work")
     assert len({row.thread for row in rows}) == 4 == calls(profile, "threads.<locals>.work")
-    assert seconds(profile, "busy") == pytest.approx(true["seconds"], rel=0.02)
+    check_seconds(seconds(profile, "busy"), true)
     assert seconds(profile, "busy") >= 2.0
 
 
@@ -60,7 +65,7 @@ def test_coroutines_are_not_charged_while_they_wait(truth: Truth) -> None:
     # Not the 0.6 s that they waited: what others took of the processors meanwhile is theirs.
     assert seconds(profile, "pause") < 0.02 + true["ready"]
     assert 0.024 <= seconds(profile, "task") < 0.02 + true["ready"]
-    assert seconds(profile, "coroutines") == pytest.approx(true["wall"], rel=0.02)
+    check_seconds(seconds(profile, "coroutines"), true)
 
 
 @pytest.mark.further
@@ -114,7 +119,7 @@ def test_recursion_counts_once_in_a_functions_total(truth: Truth) -> None:
     (frame,) = (f.id for f in profile.frames.values() if f.name == name)
     tally = function_calls(profile)[frame]
     assert (tally.calls, tally.outer_turns) == (201, 1)
-    assert tally.total_ns / 1e9 == pytest.approx(true["seconds"], rel=0.02)
+    check_seconds(tally.total_ns / 1e9, true)
 
 
 @pytest.mark.further
