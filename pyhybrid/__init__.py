@@ -1,7 +1,7 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
-From within a program: `Profiler`, `enable`, `disable`, `step` (capture/api.py); `region`
-(src/instrument/region.h); `@profile` and `write_profile` (capture/decorator.py,
+From within a program: `Profiler`, `enable`, `disable`, `step`, `snapshot` (capture/api.py);
+`region` (src/instrument/region.h); `@profile` and `write_profile` (capture/decorator.py,
 capture/shared_profile.py); `load` reads a profile (loading.py).  For native code:
 `get_include`, `get_library`.
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyhybrid.capture.api import Profiler as Profiler
     from pyhybrid.capture.api import disable as disable
     from pyhybrid.capture.api import enable as enable
+    from pyhybrid.capture.api import snapshot as snapshot
     from pyhybrid.capture.api import step as step
     from pyhybrid.capture.decorator import profile as profile
     from pyhybrid.capture.listening import listen as listen
@@ -53,6 +54,7 @@ _API = {  # name: where it is
     # Where a run is, nothing has to be imported: a fork meanwhile leaves the child a module's lock
     # that nobody gives back.
     "region": "_native.region",
+    "snapshot": "capture.api.snapshot",
     "step": "capture.api.step",
     "write_profile": "capture.shared_profile.write_profile",
 }

@@ -195,13 +195,16 @@ class Process:
     @property
     def is_profiled(self) -> bool:
         """Does it write a spool of ours?"""
-        with suppress(OSError):
-            folder = f"/proc/{self.pid}/fd"
-            return any(
-                (_link(f"{folder}/{name}") or "").endswith((PART, ".part"))
-                for name in os.listdir(folder)
-            )
-        return False
+        return bool(spool_of(self.pid))
+
+
+def spool_of(pid: int) -> str:
+    """Return the path of the spool that a process writes; "": none that may be seen."""
+    folder = f"/proc/{pid}/fd"
+    with suppress(OSError):
+        links = (_link(f"{folder}/{name}") or "" for name in os.listdir(folder))
+        return next((link for link in links if link.endswith((PART, ".part"))), "")
+    return ""
 
 
 _OF_PYTHON = (

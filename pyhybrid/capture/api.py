@@ -25,6 +25,7 @@ from pyhybrid.base.clock_pair import THREAD_CPU
 from pyhybrid.base.pseudo_frames import STEP_MARK
 from pyhybrid.capture import profiling_run, start_at
 from pyhybrid.capture.finisher import NO_INTERPRETER
+from pyhybrid.capture.flight_recorder import snapshot_of
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.run_part import RunPart
 from pyhybrid.errors import PyhybridError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pyhybrid.tables.profile import Profile
 
 
-__all__ = ["Profiler", "disable", "enable", "region", "step"]
+__all__ = ["Profiler", "disable", "enable", "region", "snapshot", "step"]
 
 lock = threading.RLock()  # of starting and stopping
 
@@ -379,6 +380,19 @@ def step(*, tokens: int | None = None, batch: int | None = None) -> None:
     mark = region(STEP_MARK, **{name: n for name, n in known.items() if n is not None})
     enter_caller(mark).__exit__(None, None, None)
     start_at.mark()
+
+
+def snapshot(output: str | None = None) -> str | None:
+    """Make a profile of what a run of `python -m pyhybrid` has recorded so far; return its path.
+
+    With `--keep-last` that is the last minutes.  The path is PREFIX-DATE-TIME.pyhybrid, unless
+    `output` names another prefix.  Another process makes it; this thread waits.  Without a run
+    nothing is made, and None is returned.  Raises PyhybridError.
+    """
+    run = profiling_run.of_command_line
+    if not run or not run.started or run.pid != os.getpid() or not run.spool:
+        return None
+    return snapshot_of(run, output, "pyhybrid.snapshot()")
 
 
 def switch(on: bool) -> None:

@@ -45,15 +45,16 @@ RANK_VARIABLES = (
     ("FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE"),  # flux run
     ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"),  # srun; a batch script has no size
 )
+RECORDER = "recorder"  # of meta data: whose windows these are (capture/flight_recorder.py)
 RANK_KEYS = "rank", "local_rank", "world_size"  # of the profile's meta data
 
 
 class Parts:
-    """Hold the folder of the spools of a run's children, beside the run's `spool`: the first of
-    them makes it."""
+    """Hold the folder of the spools of a run's children, beside the run's `spool` (`of_run`): the
+    first of them makes it."""
 
     def __init__(self, spool: str, most_bytes: int) -> None:
-        self._spool, self._most_bytes = spool, most_bytes
+        self.of_run, self._most_bytes = spool, most_bytes
         self.path = folder_beside(spool)
 
     def set_aside(self) -> None:
@@ -70,7 +71,7 @@ class Parts:
 
     def run(self, facts: dict[str, Any]) -> str:
         """Return the value of the variable: this, and what the run has found out."""
-        text = marshal.dumps((self._spool, self._most_bytes, facts))
+        text = marshal.dumps((self.of_run, self._most_bytes, facts))
         return f"{_version()}:{b2a_base64(text, newline=False).decode()}"
 
     def claim(self) -> PartClaim:
@@ -78,7 +79,7 @@ class Parts:
 
         Raises OSError, PyhybridError where it has none: the run has ended, or there is no room.
         """
-        os.stat(self._spool)
+        os.stat(self.of_run)
         with suppress(FileExistsError):
             os.mkdir(self.path, 0o777)
         if self._most_bytes and self._taken_bytes() > self._most_bytes:
@@ -91,7 +92,7 @@ class Parts:
         line = f"{why}\t{' '.join(sys.orig_argv)}".replace("\n", " ")[:500]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with suppress(OSError):
-            os.stat(self._spool)
+            os.stat(self.of_run)
             with suppress(FileExistsError):
                 os.mkdir(self.path, 0o777)
             file = os.open(os.path.join(self.path, LEFT_OUT), flags, 0o666)

@@ -70,6 +70,7 @@ def is_running(real: str) -> bool:
 
 KILLED = "--killed"  # of one that the watcher has become, with the process that it waited for
 BECOMES = "--becomes"  # the profiled process has become another program, which records, too
+SNAPSHOT = "--snapshot"  # of what a program that runs has recorded so far, and why
 UNTIL_END = "--until-end"  # of the finishing process: it receives what the program's end took
 _SIGINT = 2  # without importing `signal`
 EXPORT_FAILED = 3  # the profile is whole, an export could not be made

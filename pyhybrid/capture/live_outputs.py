@@ -141,7 +141,9 @@ def _quieten() -> None:
     for native in _registered:
         message = SimpleNamespace(match=native.warns_of_ours)  # `match` is what is asked of one
         entry = ("ignore", message, DeprecationWarning, None, 0)
-        native.quiet_forks(_of_outputs + len(_attached) + len(_watched), texts, entry)
+        recorders = sum(run.recorder is not None for run in _watched)
+        n_ours = _of_outputs + len(_attached) + len(_watched) + recorders
+        native.quiet_forks(n_ours, texts, entry)
 
 
 def _in_forked_child() -> None:

@@ -14,7 +14,7 @@ from posix import getpid, strerror  # at the end `os` may have others
 
 from pyhybrid.base.clock_pair import clock_pair
 from pyhybrid.base.light import suppress, to_json
-from pyhybrid.capture import children, machine, start_at
+from pyhybrid.capture import children, flight_recorder, machine, start_at
 from pyhybrid.capture.finisher import (
     Finisher,
     as_bytes,
@@ -89,6 +89,7 @@ class Profiling:
         self._given = claim
         self.parts: children.Parts | None = None  # where its children record
         self.parts_cpu_ns = 0  # what Profilers within it took
+        self.recorder: flight_recorder.FlightRecorder | None = None  # of --keep-last
         self.streams: list[io.FileIO] = []
         self.prefix = ""
         self._made_folders: list[str] = []
@@ -123,6 +124,8 @@ class Profiling:
             self.children = Children()
             self.outputs.open_sinks()
             self.outputs.open_tools()
+            if self.settings.keep_last:
+                self.recorder = flight_recorder.FlightRecorder(self)
             started = self._start_native()
             if self.settings.counts:
                 self._watch_frameworks()
@@ -199,7 +202,8 @@ class Profiling:
             gpu = Part.numbers(asked[GPU]) if GPU in asked else None
             modules, steps = "modules" in asked, "steps" in asked
             compilers, shapes = "compilers" in asked, "shapes" in asked
-            begins = start_at.package_begins if self.settings.begins_later else None
+            awaits = self.settings.begins_later or start_at.awaited
+            begins = start_at.package_begins if awaits else None
             hooks.watch(self.native, modules, steps, compilers, shapes, gpu, begins)
 
     def _pause_frameworks(self) -> None:
@@ -211,7 +215,8 @@ class Profiling:
     def _profile_children(self) -> None:
         """Let the program's children be profiled from now on, too, as the options want."""
         settings, started = self.settings, self._started
-        if settings.children == NO_CHILDREN or isinstance(self.claim, NoClaim):
+        leaves_out = settings.children == NO_CHILDREN
+        if isinstance(self.claim, NoClaim) or (leaves_out and not self.recorder):
             return
         parts = children.Parts(self.spool, settings.max_children_disk)
         known = {
@@ -222,7 +227,8 @@ class Profiling:
         facts = {"options": settings.of_children(), "known": known, "hardware": self._hardware}
         try:
             parts.set_aside()
-            named = parts.run(facts) if settings.children != FORKED_CHILDREN else ""
+            starts = settings.children not in (NO_CHILDREN, FORKED_CHILDREN)
+            named = parts.run(facts) if starts else ""
             if len(named) > LONGEST_VARIABLE:
                 say("started children are not profiled: the options are too long for a variable")
             elif named:
@@ -237,7 +243,8 @@ class Profiling:
         """Forget the parent's run; where its children are profiled, go on with this process."""
         self.native.forget()
         self.claim.close()
-        if self.parts and self.native.child_records():
+        records = self.settings.children != NO_CHILDREN
+        if self.parts and records and self.native.child_records():
             paused = self.paused and (self.settings.paused or not self.settings.begins_later)
             with suppress(Exception):
                 if not self._wants(children.forked_name()):
@@ -300,6 +307,8 @@ class Profiling:
             self.pid, self.how, self.spool = getpid(), how, self.claim.spool
             self.processor, self.children, self.parts_cpu_ns = None, Children(), 0
             self.claim.keep()
+            if self.settings.keep_last:
+                self.recorder = flight_recorder.FlightRecorder(self)
             started = self._start_native(**known)
             self.paused = True
             self._watch_frameworks()
@@ -307,10 +316,52 @@ class Profiling:
             self.native.on_leaving(self.leave)
             self._write_meta(started)
             self.started = True
+            if self.recorder:
+                self.recorder.begin()
         except BaseException:
             self.native.stop()
             self.claim.give_up()
             raise
+
+    def renew(self, began_ns: int) -> str:
+        """Let what is recorded go into a new spool from now on, and return where the last one is.
+
+        `began_ns` is when that began.  It is called with the recorder's lock, while this runs;
+        where it fails, nothing is recorded any more.  Raises PyhybridError, OSError.
+        """
+        recorder, parts = self.recorder, self.parts
+        assert recorder and parts
+        n_modules = len(sys.modules)
+        seeks, recorder.n_modules = n_modules != recorder.n_modules, n_modules
+        if not self._end_session(seeks and self.how != "fork"):
+            self.started = False
+            return ""
+        try:
+            if self.how:
+                assert isinstance(self.claim, children.PartClaim)
+                kept = self.spool
+                self.claim.close()
+                self.claim = parts.claim()
+                self.claim.keep()
+                self.spool = self.claim.spool
+            else:
+                kept = flight_recorder.keep(self.claim.descriptor, parts.path, began_ns)
+            self.processor = ProcessorWaits() if self.processor else None
+            self.children = Children()
+            started = self._start_native(inherits=True)
+            self._watch_frameworks()
+            watch_forks(self)
+            self.native.on_leaving(self.leave)
+            if self.settings.samples and not self.how:
+                keep_whole(self.native.whole_write, self.streams)
+            self._write_meta(started)
+            self.resume()
+        except BaseException as error:
+            self.started = False
+            if not self.how and self.settings.summary:
+                say(f"recording ends: {error}")
+            raise
+        return kept
 
     def _write_meta(self, started: dict[str, Any]) -> None:
         meta = {
@@ -321,6 +372,7 @@ class Profiling:
             "prefix_suffix": self.claim.suffix,
             **self._hardware,
             **children.identity(self.how or "root"),
+            **({children.RECORDER: self.recorder.identity} if self.recorder else {}),
             **describe(self.settings, started, clock_pair(self.native)),
         }
         self.native.write_meta(to_json(meta).encode())
@@ -339,6 +391,8 @@ class Profiling:
         if not self.settings.leave_part and not isinstance(self.claim, NoClaim):
             summary = ["--summary"] if self.settings.summary else []
             self.finisher.watch([*summary, *self._arguments()], self.claim.descriptor)
+        if self.recorder and self.parts:
+            self.recorder.begin()
 
     def _finish_and_go(self, ends: bool) -> None:
         """Finish; where the interpreter `ends`, while it is taken down."""
@@ -407,19 +461,19 @@ class Profiling:
 
     def stop(self) -> bool:
         """End, and report what went wrong; the spool is whole.  False: no run is here."""
-        if getpid() != self.pid or not self.native.running():
+        if getpid() != self.pid:
             return False
-        self.native.pause()
-        self._pause_frameworks()
-        self._name_threads()
-        # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        result = self.native.stop(
-            lambda known: to_json(self._last_meta(known)).encode(),
-            self.how != "fork",  # what C calls its methods the parent knows, which has the same
-        )
-        release(self.streams)
+        if self.recorder:
+            with self.recorder.lock:
+                self.recorder.end()
+                return self._stop()
+        return self._stop()
+
+    def _stop(self) -> bool:
+        # What C calls its methods the parent knows, which has the same.
+        result = self._end_session(self.how != "fork")
         if result is None:
-            return False
+            return self._has_windows()
         watch_forks(None)
         if self.how == "attach":
             self.remarks = self._remarks(result)
@@ -430,6 +484,20 @@ class Profiling:
         for remark in self._remarks(result):
             say(remark)
         return True
+
+    def _end_session(self, seeks_names: bool) -> dict[str, Any] | None:
+        """End it; None: there is none any more.  Names of C methods are sought if asked to."""
+        if not self.native.running():
+            return None
+        self.native.pause()
+        self._pause_frameworks()
+        self._name_threads()
+        # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
+        result: dict[str, Any] | None = self.native.stop(
+            lambda known: to_json(self._last_meta(known)).encode(), seeks_names
+        )
+        release(self.streams)
+        return result
 
     def _remarks(self, result: dict[str, Any]) -> list[str]:
         """Return what there is to report of a run that has stopped so."""
@@ -466,7 +534,7 @@ class Profiling:
         if self.how:  # the run's end makes the files
             self.claim.close()
             return None
-        if self.native.never_began():  # what another run left stays
+        if self.native.never_began() and not self._has_windows():  # what another run left stays
             self._give_up()
             if self.settings.summary:
                 say("the program never began: there is no profile of it")
@@ -487,6 +555,10 @@ class Profiling:
             self.native.dismiss_watcher()
             self.claim.close()  # the finisher has it, too
         return path
+
+    def _has_windows(self) -> bool:
+        """Are there spools of before this one?"""
+        return bool(self.recorder and self.recorder.kept and not self.how)
 
     def _stops(self) -> bool:
         """Stop as `stop` does; what goes wrong is reported, with what there is to read."""

@@ -1,4 +1,5 @@
-"""`--start-at`: a profile begins with a step, or the program at a moment that hosts share.
+"""`--start-at`: a profile begins with a step, or the program at a moment that hosts share; and who
+else awaits steps.
 
 Steps are calls of an optimizer of PyTorch's that have returned, seen by a tool of its own of
 sys.monitoring, which has an event of that one function; where there are none, calls of
@@ -39,6 +40,12 @@ def await_step(text: str, begin: Callable[[], object]) -> bool:
     return bool(n)
 
 
+def on_steps(call: Callable[[], object]) -> None:
+    """Call it after each step, in the thread that has done it."""
+    global awaited
+    awaited = StepCount(0, call)
+
+
 def package_begins(code: CodeType) -> None:
     """Count optimizers of PyTorch's, whose package is being imported, if steps are awaited."""
     if awaited:
@@ -52,7 +59,7 @@ def mark() -> None:
 
 
 class StepCount:
-    """Count steps, up to `n`."""
+    """Count steps, and call `begin` after `n`; 0: after each."""
 
     def __init__(self, n: int, begin: Callable[[], object]) -> None:
         self._n, self._begin = n, begin
@@ -97,6 +104,9 @@ class StepCount:
     def _count(self) -> None:
         global awaited
         self._n_seen += 1
+        if not self._n:
+            self._begin()
+            return
         if self._n_seen < self._n or awaited is not self:
             return
         awaited = None

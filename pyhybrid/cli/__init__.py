@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "attach": "attach",
     "dump": "dump",
     "ps": "ps",
+    "snapshot": "snapshot",
     "report": "report",
     "ask": "ask",
     "page": "page",

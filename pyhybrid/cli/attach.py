@@ -1,7 +1,10 @@
 """`pyhybrid attach PID`: a profile of a process that runs already, from now on."""
 
 import argparse
+import glob
 import os
+import select
+import time
 from typing import Any
 
 from pyhybrid.attach.matching import go_on_by_matching
@@ -20,7 +23,7 @@ MOST = 1 << 22  # a process's number (proc_sys_kernel(5), pid_max)
 # What is of no use there: of the program's start, its children, or what it would load.
 NOT_HERE = frozenset(
     {"paused", "perf_trampoline", "children", "no_children", "ranks", "max_children_disk"}
-    | {"leave_part", "strict", "regions"}
+    | {"leave_part", "strict", "regions", "keep_last", "snapshot_when"}
     | {name for name, each in Options.options.items() if each.group == LIVE}
 )
 PID = word(Number(1, MOST))
@@ -51,6 +54,20 @@ class Attach:
             default=10.0,
             metavar="TIME",
             help="for how long, in seconds, or 500ms (default: 10); Ctrl-C ends it sooner",
+        )
+        parser.add_argument(
+            "--every",
+            type=_seconds,
+            metavar="TIME",
+            help="profile it again each so long (10m), until it ends or Ctrl-C comes; the names of "
+            "the files have the time: PREFIX-DATE-TIME.pyhybrid",
+        )
+        parser.add_argument(
+            "--keep-profiles",
+            type=word(Number(1, 1_000_000)),
+            default=20,
+            metavar="N",
+            help="with --every: of these the newest stay (default: 20)",
         )
         parser.add_argument(
             "--stop",
@@ -89,16 +106,11 @@ class Attach:
             raise UsageError("the mode none makes no profile")
         prefix = os.path.abspath(prefix_of(asked["output"]))
         check_folder(prefix)
-        claim = Claim(prefix, args.pid)
-        try:
-            _profile(process, settings, asked, claim, args.duration)
-        except KeyboardInterrupt:
-            claim.give_up()
-            raise PyhybridError("interrupted before it has begun") from None
-        except BaseException:
-            claim.give_up()
-            raise
-        return _finish(settings, claim)
+        if args.every is None:
+            return _once(process, settings, asked, prefix, args.duration)
+        if args.every < args.duration:
+            raise UsageError("--every is shorter than --duration")
+        return _again_and_again(process, settings, asked, prefix, args)
 
 
 def _in_force(given: dict[str, Any]) -> dict[str, Any]:
@@ -106,6 +118,54 @@ def _in_force(given: dict[str, Any]) -> dict[str, Any]:
     usual = {each.name: each.at_command_line for each in Options.options.values()}
     values = {name: value for name, value in files.values.items() if name not in NOT_HERE}
     return {**usual, **values, **given, "config": files.files, "children": NO_CHILDREN}
+
+
+def _once(
+    process: Process,
+    settings: CommandLineSettings,
+    asked: dict[str, Any],
+    prefix: str,
+    duration_s: float,
+) -> int:
+    claim = Claim(prefix, process.pid)
+    try:
+        _profile(process, settings, asked, claim, duration_s)
+    except KeyboardInterrupt:
+        claim.give_up()
+        raise PyhybridError("interrupted before it has begun") from None
+    except BaseException:
+        claim.give_up()
+        raise
+    return _finish(settings, claim)
+
+
+def _again_and_again(
+    process: Process,
+    settings: CommandLineSettings,
+    asked: dict[str, Any],
+    prefix: str,
+    args: argparse.Namespace,
+) -> int:
+    """Profile it each so long, until it ends; the files of the newest profiles stay."""
+    made: list[str] = []
+    life = os.pidfd_open(process.pid)
+    try:
+        while True:
+            next_s = time.monotonic() + args.every
+            made.append(f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}")
+            code = _once(process, settings, asked, made[-1], args.duration)
+            for old in made[: -args.keep_profiles]:
+                for path in glob.glob(f"{glob.escape(old)}.*"):
+                    os.unlink(path)
+            del made[: -args.keep_profiles]
+            left = max(next_s - time.monotonic(), 0)
+            if select.select([life], [], [], left)[0]:
+                say(f"process {process.pid} has ended")
+                return code
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        os.close(life)
 
 
 def _profile(

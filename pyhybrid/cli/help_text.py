@@ -13,9 +13,8 @@ from pyhybrid.options.table import GROUPS, Options
 PROGRAM = "python -m pyhybrid"
 DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one tree."
 EPILOG = (
-    "A run writes out.pyhybrid, out.folded and perf.data (with /tmp/perf-PID.map) when the program "
-    "ends, and prints a summary on stderr.  Then: `perf report`, `flamegraph.pl out.folded > "
-    "flame.svg`, or the commands above."
+    "A run ends with a summary, and out.pyhybrid, out.folded, perf.data.  Then: `perf report`, "
+    "`flamegraph.pl out.folded > flame.svg`, or a command above."
 )
 MIN_COLUMNS, MAX_COLUMNS = 80, 100
 COLUMN, FULL_COLUMN = 25, 8  # of options' help in the first and in the second
@@ -61,6 +60,7 @@ def spelled(option: Option) -> str:
 def explained(option: Option) -> str:
     """Return its help."""
     text = (option.help or "").replace("%(default)s", str(option.at_command_line))
+    text = text.replace("%%", "%")
     return text + ("; repeatable" if option.kind.repeatable else "")
 
 

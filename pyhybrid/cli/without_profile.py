@@ -68,6 +68,7 @@ TAKE_VALUES = (
         "--emit",
     ),
     *("--emit-value", "--engine", "--exclude", "--format", "--hz", "--include", "--keep"),
+    *("--keep-last", "--snapshot-when"),
     *(
         "--max-calls",
         "--max-children-disk",

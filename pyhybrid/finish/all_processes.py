@@ -41,13 +41,10 @@ class ChildSpools:
                 break
             time.sleep(LOOK_S)
         self.running = left
-        self.paths.sort(key=_began)
+        self.paths.sort(key=began_ns)
 
     def _there(self) -> list[str]:
-        with suppress(OSError):
-            names = os.listdir(self.folder)
-            return [os.path.join(self.folder, name) for name in names if name.endswith(PART)]
-        return []
+        return [os.path.join(self.folder, name) for name in spools_in(self.folder)]
 
     def _takes(self, path: str) -> bool:
         """Take it, if nobody has it; one that is empty was killed before it began."""
@@ -97,6 +94,13 @@ class ChildSpools:
                     os.unlink(os.path.join(self.folder, name))
             with suppress(OSError):
                 os.rmdir(self.folder)
+
+
+def spools_in(folder: str) -> list[str]:
+    """Return the names of the spools in the folder."""
+    with suppress(OSError):
+        return [name for name in os.listdir(folder) if name.endswith(PART)]
+    return []
 
 
 def wait_for_lives(process: str, folder: str) -> int:
@@ -150,7 +154,7 @@ def _goes_on(path: str) -> bool:
     with suppress(OSError):
         if stat_fields(str(_pid(path)))[0] in b"ZX":  # its parent has not asked for its end yet
             return False
-        age_s = time.monotonic() - _began(path) / 1e9
+        age_s = time.monotonic() - began_ns(path) / 1e9
         lives_s = time.clock_gettime(time.CLOCK_BOOTTIME) - began_since_boot(str(_pid(path)))
         return lives_s > age_s - SLACK_S and not _has_ended(path)
     return False
@@ -180,5 +184,6 @@ def _pid(path: str) -> int:
     return int(os.path.basename(path).partition("-")[0])
 
 
-def _began(path: str) -> int:
+def began_ns(path: str) -> int:
+    """Return when what the spool has began, which its name tells."""
     return int(os.path.basename(path).removesuffix(PART).partition("-")[2])

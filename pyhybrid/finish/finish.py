@@ -11,15 +11,17 @@ import sqlite3
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from functools import cached_property
 from getopt import GetoptError, getopt
+from typing import Any
 
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
 from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.finisher import BECOMES, EXPORT_FAILED, KILLED, UNTIL_END
+from pyhybrid.capture.finisher import BECOMES, EXPORT_FAILED, KILLED, SNAPSHOT, UNTIL_END
 from pyhybrid.capture.output_lock import RANKS
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS, FOLDING
@@ -57,6 +59,7 @@ _WORDS = (
     "keep",
     "mark=",
     "children=",
+    f"{SNAPSHOT[2:]}=",
     f"{KILLED[2:]}=",
     f"{BECOMES[2:]}=",
 )  # those of the command line
@@ -131,14 +134,32 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
 
 def make_of_all(spool_path: str, parts: ChildSpools, prefix: str) -> str:
     """Write `PREFIX.pyhybrid` from the spool and those of the children, and return its path."""
+    # (A flight recorder's is empty for a moment.)
+    spools = [spool_path] if os.path.getsize(spool_path) or not parts.paths else []
+    return make_of_spools([*spools, *parts.paths], prefix, parts.failed, parts.metadata)
+
+
+def make_of_spools(
+    spools: list[str],
+    prefix: str,
+    failed: list[tuple[str, str]],
+    facts: Callable[[], dict[str, Any]],
+) -> str:
+    """Write `PREFIX.pyhybrid` from these, and return its path.
+
+    Those that cannot be read are left out, and put into `failed`; the `facts` are those of the
+    profile's meta data then.  Raises PyhybridError.
+    """
+    from pyhybrid.merge.joined import join_windows
     from pyhybrid.merge.merge import merge
 
     path = prefix + SUFFIX
     with replacing(path, os.getpid()) as temporary:
-        merge([spool_path, *parts.paths], temporary, failed=parts.failed)
-        more = [(key, json.dumps(value)) for key, value in parts.metadata().items()]
+        merge(spools, temporary, failed=failed)
+        more = [(key, json.dumps(value)) for key, value in facts().items()]
         with closing(sqlite3.connect(temporary)) as database, database:
             database.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", more)
+            join_windows(database)
     return path
 
 
@@ -303,6 +324,7 @@ def main(argv: list[str] | None = None) -> int:
     With `--killed PID:TICKS` that process is waited for, which mostly has ended; with `--becomes`
     for as long as it records what it has become.
     With --until-end standard input has what the profiled process's end took (Ending).
+    With `--snapshot WHY` the profile alone is made, of what is recorded so far.
     With `--mark TIME:SPOOL`, begins and ends in turn, of what was between them (run_part.py).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
@@ -317,6 +339,11 @@ def main(argv: list[str] | None = None) -> int:
                 return 0
             reports, summary = summary, False
             run = int(killed.partition(":")[0])
+        if why := options.get(SNAPSHOT, ""):
+            from pyhybrid.finish.snapshot import make_snapshot
+
+            make_snapshot(spool, prefix, why)
+            return 0
         ending = Ending() if UNTIL_END in options else None
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None

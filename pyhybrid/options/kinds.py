@@ -19,8 +19,9 @@ else:
         return lambda cls: cls
 
 
-_UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_UNITS_NS |= {"m": 60 * _UNITS_NS["s"], "h": 3600 * _UNITS_NS["s"]}
 
 
 class Kind:
@@ -204,9 +205,11 @@ class Duration(Kind):
         """Parse a number with its unit.  Raises ValueError."""
         import re
 
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)", text)
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|[smh])", text)
         if not match:
-            raise ValueError(f"{text!r} is not a time: a number with ns, us, ms or s, like 1.5ms")
+            raise ValueError(
+                f"{text!r} is not a time: a number with ns, us, ms, s, m or h, like 1.5ms"
+            )
         return round(float(match[1]) * _UNITS_NS[match[2]])
 
 
@@ -276,7 +279,7 @@ class Size(Number):
 
     def parse(self, text: str) -> int:
         """Parse a number like `64M`, also with K, M or G.  Raises ValueError."""
-        unit = _UNITS_BYTES.get(text[-1:], 0)
+        unit = UNITS_BYTES.get(text[-1:], 0)
         number = text[:-1] if unit else text
         is_number = number.isascii() and number.isdigit() and len(number) < 20
         value = int(number) * (unit or 1) if is_number else -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from pyhybrid.errors import UsageError
-from pyhybrid.options.kinds import Kind, Part, check_known, native_number
+from pyhybrid.options.kinds import UNITS_BYTES, Kind, Part, check_known, native_number
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
@@ -58,6 +58,65 @@ class Words(Names):
     def check(self, option: str, value: Any) -> None:
         """See Kind."""
         super().check(option, self.taken(value))
+
+
+class SnapshotRules(Names):
+    """Accept conditions: `step > 3 x median`, `cpu > 90 %`, `rss > 20G`, `signal USR1`.
+
+    The CPU time is that of all threads, in percent of one processor.
+    """
+
+    @staticmethod
+    def _word(rule: str, before: str, behind: str) -> float:
+        """Return the number between; 0: there is none."""
+        text = rule.replace(" ", "")
+        if not (text.startswith(before) and text.endswith(behind)):
+            return 0.0
+        digits = text.removeprefix(before).removesuffix(behind)
+        is_number = digits.replace(".", "", 1).isdigit() and digits.isascii() and len(digits) < 10
+        return float(digits) if is_number else 0.0
+
+    @classmethod
+    def step(cls, rules: Iterable[str]) -> tuple[float, str]:
+        """Return how many times the median a step takes that is meant, with the rule; 0: none."""
+        found = ((cls._word(rule, "step>", "xmedian"), rule) for rule in rules)
+        return next((each for each in found if each[0]), (0.0, ""))
+
+    @classmethod
+    def levels(cls, rules: Iterable[str]) -> list[tuple[str, float, str]]:
+        """Return of `cpu` (percent) and `rss` (bytes) how much is meant, with the rule."""
+        levels = []
+        for rule in rules:
+            text = rule.replace(" ", "")
+            if most := cls._word(rule, "cpu>", "%"):
+                levels.append(("cpu", most, rule))
+            elif text[-1:] in UNITS_BYTES and (most := cls._word(rule, "rss>", text[-1:])):
+                levels.append(("rss", most * UNITS_BYTES[text[-1:]], rule))
+        return levels
+
+    @staticmethod
+    def signals(rules: Iterable[str]) -> list[tuple[int, str]]:
+        """Return the numbers of the signals that are meant, each with its rule."""
+        import _signal  # type: ignore[import-not-found]
+
+        names = [(rule, rule.removeprefix("signal ").removeprefix("SIG")) for rule in rules]
+        numbers = [
+            (getattr(_signal, f"SIG{name}", 0), rule) for rule, name in names if name != rule
+        ]
+        never = (_signal.SIGKILL, _signal.SIGSTOP)
+        return [
+            (int(n), rule) for n, rule in numbers if type(n) is int and n > 0 and n not in never
+        ]
+
+    def check(self, option: str, value: Any) -> None:
+        """See Kind."""
+        for rule in value:
+            one = [rule]
+            if not (self.step(one)[0] or self.levels(one) or self.signals(one)):
+                raise UsageError(
+                    f"{option} is a condition like 'step > 3 x median', 'cpu > 90 %', 'rss > 20G' "
+                    f"or 'signal USR1', not {rule!r}"
+                )
 
 
 class TorchWords(Words):

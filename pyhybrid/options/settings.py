@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from pyhybrid.options.function_filter import Filter, Named
 
 # What children of a run do not do: the run does it for all, or it is no child's.
-OF_RUN = ("emit", "emit_value", "tracy", "config", "output", "regions", "start_at")
+OF_RUN = (
+    *("emit", "emit_value", "tracy", "config", "output", "regions", "start_at"),
+    "snapshot_when",
+)
+LEAST_KEPT_S = 2.0  # by --keep-last: a window is a quarter of it
 GPU, STEPS = "gpu", "steps"  # of PyTorch
 EVERYTHING = ""  # a pattern that is found everywhere
 
@@ -148,6 +152,14 @@ class Settings(Options):
             )
         if GPU in self.of_torch and STEPS not in self.of_torch:
             raise UsageError(f"{flag['torch']} {GPU} counts steps: not with no-{STEPS}")
+        if self.keep_last is not None:
+            if self.keep_last < LEAST_KEPT_S:
+                raise UsageError(f"{flag['keep_last']} is {LEAST_KEPT_S:g}s at least")
+            for name in ("emit", "events", "tracy", "regions"):
+                if getattr(self, name):
+                    raise UsageError(f"{flag[name]} is not for {flag['keep_last']}")
+        elif self.snapshot_when:
+            raise UsageError(f"{flag['snapshot_when']} needs {flag['keep_last']}")
         if self.mode == "none" and not self.emit:
             raise UsageError(f"the mode none is for live outputs alone: name one ({flag['emit']})")
         if self.lines and not self.counts and TRACY not in dict(Sinks.split(self.emit)):

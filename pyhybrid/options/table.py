@@ -37,6 +37,7 @@ from pyhybrid.options.kinds import (
     Number,
     PowerOfTwo,
     Rate,
+    Seconds,
     Size,
     StartAt,
     Switch,
@@ -49,6 +50,7 @@ from pyhybrid.options.lists import (
     NumberRanges,
     Patterns,
     Sinks,
+    SnapshotRules,
     Tables,
     TorchWords,
     Words,
@@ -189,8 +191,7 @@ class ProfilerOptions(Declared):
         default=(),
         at_command_line=None,
         metavar="NAME",
-        brief="write this format: html, pprof, firefox, ... (by default "
-        f"{', '.join(FORMATS)}); repeatable",
+        brief=f"also html, pprof, ...; usual: {', '.join(FORMATS)}",
         help=f"write this format instead of the default ones ({', '.join(FORMATS)}; with --mode "
         f"trace folded, and with -q none): also {', '.join(FURTHER_FORMATS)}",
         keyword_help="also export these, by their names on the command line",
@@ -538,6 +539,26 @@ class Options(ProfilerOptions):
         default=2 << 30,
         metavar="SIZE",
         help="if the spools of children take more, further ones are counted, not profiled (2G)",
+    )
+    keep_last: float | None = option(
+        "--keep-last",
+        group=RECORDING,
+        kind=Seconds(),
+        default=None,
+        metavar="TIME",
+        modes=COUNTING + SAMPLING[1:],
+        help="a flight recorder: keep what the last 5m or 2h have (and up to a quarter more), for "
+        "programs that run for days; `pyhybrid snapshot` makes a profile of it, as does the end",
+    )
+    snapshot_when: Sequence[str] = option(
+        "--snapshot-when",
+        group=RECORDING,
+        kind=SnapshotRules(),
+        default=(),
+        metavar="CONDITION",
+        help="with --keep-last: make a snapshot, once in that time, when a step takes long ("
+        "'step > 3 x median'), or the process more CPU time, in percent of one processor, or "
+        "memory ('cpu > 90 %%', 'rss > 20G'); and at each signal of this name ('signal USR1')",
     )
     leave_part: bool = option(
         "--leave-part",

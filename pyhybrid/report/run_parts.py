@@ -30,6 +30,7 @@ class Run(Record):
     pid: int
     start_unix_ns: int | None  # when it began
     complete: bool  # false: the process was killed, or the file's end is missing
+    snapshot: str | None  # why the profile was made while the process ran; null: it was not
     mode: str  # sample, trace, hybrid
     wall_ns: int | None
     cpu_ns: int | None  # of the process, while profiling ran
@@ -58,12 +59,13 @@ class Run(Record):
             pid=process.pid,
             start_unix_ns=meta.get("start_unix_ns"),
             complete=bool(meta.get("complete")),
+            snapshot=meta.get("snapshot"),
             mode=str(meta.get("mode") or "sample"),
             wall_ns=end_ns - process.start_ns if process.start_ns and end_ns else None,
             cpu_ns=sum(processes_cpu_ns(profile).values()) or None,
             main_delay_ns=meta.get("main_delay_ns"),
             end_cpu_ns=meta.get("end_cpu_ns"),
-            n_threads=sum(thread.n_threads for thread in threads),
+            n_threads=sum(thread.n_threads for thread in threads if not thread.is_ours),
             n_busy_threads=len(busy_threads(profile)),
             n_processes=len(profile.processes),
             n_forked=process.n_forked,

@@ -255,7 +255,9 @@ def _facts(
         rest = " and more" if len(run.still_running) > N_CHILDREN else ""
         text = f"{pids}{rest} still ran: `pyhybrid merge` adds what is in PREFIX.pyhybrid.parts"
         lines += note_lines("children", text, columns, WARN, CHILDREN_LINES)
-    if not run.complete:
+    if run.snapshot:
+        lines.append(fact("note", f"a snapshot ({run.snapshot}): the program goes on"))
+    elif not run.complete:
         lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:
         lines += note_lines("note", note, columns, WARN, most)

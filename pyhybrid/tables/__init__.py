@@ -41,6 +41,7 @@ from pyhybrid.tables.schema import (
     WorkId,
 )
 
+OWN_THREAD = "pyhybrid"  # the name of threads of ours
 FOLDED_TID = 1 << 22  # and more: no thread of the system has these
 OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model
 BACKWARD = "backward"  # of one that stands above the backward work for such an object
@@ -150,6 +151,11 @@ class Thread(Row, ordered_by="id"):
         """Return how many it is: threads of a name may be one (src/record/thread_folds.c)."""
         _, of, n = self.name.rpartition(TIMES)
         return int(n.replace(",", "")) if of and self.tid >= FOLDED_TID else 1
+
+    @property
+    def is_ours(self) -> bool:
+        """Is it the thread of ours that serves who attached, or keeps the last minutes?"""
+        return self.name == OWN_THREAD and not self.recorded
 
 
 class Loss(Row, of_process=True, ordered_by="thread, reason"):

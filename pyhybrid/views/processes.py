@@ -24,7 +24,8 @@ MUCH, MUCH_NS = 0.01, 50_000_000  # of the run's CPU time, and time
 # Of the children's CPU time: what they took as they began and ended is not known.
 LEAST_UNPROFILED = 0.1
 RANK, RANKS_OF, FORKS_OF = "rank ", "ranks of ", "forks of "
-ENDED, CUT_OFF = "ended", "cut off"  # by a signal, or without a word: nothing recorded its end
+# Cut off: by a signal, or without a word: nothing recorded its end.
+ENDED, CUT_OFF, GOES_ON = "ended", "cut off", "goes on"
 
 
 class ProcessFigures(Record):
@@ -43,7 +44,7 @@ class ProcessFigures(Record):
     cpu_ns: int
     samples: int
     calls: int
-    end: str  # ended, cut off
+    end: str  # ended, cut off, goes on
 
 
 class ProcessGroup(Record):
@@ -69,6 +70,7 @@ def processes_of(profile: Profile) -> list[ProcessFigures]:
 
 def _processes(profile: Profile) -> list[ProcessFigures]:
     known, roles = identities(profile), _roles(profile)
+    is_snapshot = bool(profile.meta.get("snapshot"))
     first = profile.processes[min(profile.processes)]
     calls: dict[int, int] = dict(
         profile.query("SELECT process, sum(calls) FROM exact GROUP BY process")
@@ -100,7 +102,7 @@ def _processes(profile: Profile) -> list[ProcessFigures]:
                 cpu_ns=cpu_ns[process.id],
                 samples=sum(thread.recorded for thread in of),
                 calls=calls.get(process.id) or 0,
-                end=ENDED if process.end_ns else CUT_OFF,
+                end=ENDED if process.end_ns else GOES_ON if is_snapshot else CUT_OFF,
             )
         )
         pids.add(process.pid)

@@ -23,6 +23,7 @@ static uint32_t generations;
 
 /* What the last start has found out: it holds in a forked child, too. */
 static struct {
+    pid_t pid; /* whose start it was */
     struct py_layout layout;
     uint64_t main_stack_high, period_ns, tick_ns;
     struct sampler_info info;
@@ -130,7 +131,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     libraries_use_table(o->module_table);
     if (!o->inherits) /* the parent's holds, and the collector renews it */
         session_block(update_table, NULL);
-    s->in_forked_child = o->inherits;
+    s->in_forked_child = o->inherits && found.pid != getpid();
     s->main_stack_high = o->inherits ? found.main_stack_high : find_main_stack_high();
     s->layout = found.layout;
     if (!o->inherits && (error = calibrate(s, info)))
@@ -281,6 +282,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         info->cost_ns = o->known_cost_ns;
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
+    found.pid = getpid();
     found.layout = s->layout;
     found.main_stack_high = s->main_stack_high;
     found.period_ns = info->period_ns;

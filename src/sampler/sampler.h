@@ -48,7 +48,8 @@ struct sampler_options {
     size_t wall_threads_length;
     uint64_t known_period_ns,
         known_cost_ns; /* 0: they are measured; they are a parent's, of the same machine */
-    int inherits; /* in a forked child: engine, rate and costs are those that the parent's last start has found */
+    int inherits; /* engine, rate and costs are those that the last start of this process has found, or of the
+                     one that forked it */
     int module_table; /* modules by our own table (libraries.h), whatever the C library can do */
     const char *backend_path; /* the libunwind backend's shared object, or NULL */
 };

@@ -23,8 +23,8 @@ from pyhybrid.cli.run import in_force, make_parser
 from pyhybrid.errors import UsageError
 from pyhybrid.options import config_file
 from pyhybrid.options.config_file import Configuration, known, of_command_line, read, with_files
-from pyhybrid.options.kinds import Choice, Flag, Log, Number, Option, StartAt, Switch
-from pyhybrid.options.lists import Names, NumberRanges, Sinks, TorchWords
+from pyhybrid.options.kinds import Choice, Flag, Log, Number, Option, Seconds, StartAt, Switch
+from pyhybrid.options.lists import Names, NumberRanges, Sinks, SnapshotRules, TorchWords
 from pyhybrid.options.settings import Settings
 from pyhybrid.options.table import FUNCTION_TABLES, Options, ProfilerOptions
 
@@ -52,6 +52,10 @@ def values(option: Option) -> some.SearchStrategy[Any]:
             return some.lists(some.sampled_from(["print", "print:tree"]), max_size=1)
         case NumberRanges():
             return some.sampled_from(["0", "0,8,16-23"])
+        case Seconds():
+            return some.integers(2, 10**6).map(lambda n: f"{n}s")
+        case SnapshotRules():
+            return some.lists(some.sampled_from(["cpu > 90 %", "signal USR1"]), max_size=2)
         case StartAt():
             return some.sampled_from(["step=100", "/10s"])
         case Names(known=names) if names:

@@ -42,7 +42,11 @@ def commands() -> list[str]:
                 found.append(words)
     rules = tomllib.loads(files(findings).joinpath("findings.toml").read_text())["rule"]
     found += [line for each in rules for line in COMMAND.findall(each["command"])]
-    single = {part for line in found for part in re.split(r" && (?:python -m pyhybrid )?| >", line)}
+    single = {
+        part
+        for line in found
+        for part in re.split(r" && (?:python -m pyhybrid )?| >(?! ?\d)", line)
+    }
     return sorted(line for line in single if not PLACEHOLDER.search(line))
 
 

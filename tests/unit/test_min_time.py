@@ -34,7 +34,7 @@ ROWS: Rows = [
 @pytest.mark.parametrize(
     ("text", "ns"),
     [("100ns", 100), ("500us", 500_000), ("1ms", 10**6), ("1.5ms", 1_500_000), ("2s", 2 * 10**9),
-     ("0s", 0), ("0.1us", 100)],
+     ("5m", 300 * 10**9), ("0s", 0), ("0.1us", 100)],
 )  # fmt: skip
 def test_durations(text: str, ns: int) -> None:
     assert Duration().parse(text) == ns
@@ -42,7 +42,7 @@ def test_durations(text: str, ns: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1", "ms", "1 ms", "-1ms", "1m", ".5s", "1.s", "1e3s", "1msx", "٣ms", "9" * 30 + "s"],
+    ["", "1", "ms", "1 ms", "-1ms", "1d", ".5s", "1.s", "1e3s", "1msx", "٣ms", "9" * 30 + "s"],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time"):

@@ -156,6 +156,8 @@ export interface Run {
   start_unix_ns: number | null;
   /** false: the process was killed, or the file's end is missing */
   complete: boolean;
+  /** why the profile was made while the process ran; null: it was not */
+  snapshot: string | null;
   /** sample, trace, hybrid */
   mode: string;
   wall_ns: number | null;

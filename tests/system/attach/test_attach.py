@@ -192,6 +192,27 @@ def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) ->
     of.ends()
 
 
+@pytest.mark.further
+def test_a_ring_of_profiles(program: type[Program], tmp_path: Path) -> None:
+    """A ring of profiles, of which the newest stay, until the process ends."""
+    of = program("sleep")
+    words = [*PYHYBRID, "attach", *QUICK, "--every", "1s", "--keep-profiles", "2", "-o", "ring/a"]
+    ring = subprocess.Popen([*words, str(of.pid)], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    seen: set[str] = set()
+    until = time.monotonic() + PATIENCE_S
+    while len(seen) < 4:
+        seen.update(each.name for each in tmp_path.glob("ring/*.pyhybrid"))
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    of.ends()
+    _, said = ring.communicate(timeout=PATIENCE_S)
+    assert said.splitlines()[-1] == f"pyhybrid: process {of.pid} has ended"
+    left = sorted(each.name for each in tmp_path.glob("ring/*"))
+    assert len(left) == 4  # each with its folded stacks
+    assert all(re.match(r"a-\d{8}-\d{6}\.", name) for name in left)
+    attach("--every", "1s", "--duration", "2s", of.pid, folder=tmp_path, code=2)
+
+
 FILTERED = """
 import ctypes, os, sys
 # struct sock_filter: return SECCOMP_RET_ALLOW (linux/seccomp.h)

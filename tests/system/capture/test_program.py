@@ -748,7 +748,9 @@ DEEDS = {
         """,
     "garbage collection": """
         import gc
-        print(gc.isenabled(), gc.get_threshold(), gc.callbacks)
+        # But for the one that limits.md names.
+        theirs = [each for each in gc.callbacks if each.__name__ != 'pyhybrid_on_collection']
+        print(gc.isenabled(), gc.get_threshold(), theirs)
         """,
     "children ignored": """
         import signal, subprocess

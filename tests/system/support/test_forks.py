@@ -40,6 +40,7 @@ COMMANDS = [
     ("import", "kineto", "none.json"),
     ("merge", PROFILE, PROFILE, "-o", "merged"),
     ("probes",),
+    ("snapshot", "nowhere"),
     ("ranks", "nowhere.ranks"),
     ("completion", "bash"),
 ]

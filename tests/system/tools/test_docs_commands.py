@@ -58,6 +58,7 @@ main()
 TEST = "def test_speed(): assert sum(range(100_000)) > 0\n"
 PROGRAMS = (
     *("train.py", "old/train.py", "new/train.py", "examples/train.py", "server.py", "worker.py"),
+    "serve.py",
     *("benchmark.py", "base/benchmark.py", "sim.py", "script.py"),
 )
 PROFILES = (
@@ -87,6 +88,7 @@ CHANGES = {
     "../base/": "base/",
     "PYHYBRID_CONFIG=/etc/pyhybrid.json": "PYHYBRID_CONFIG=slow-steps.toml",
     "--bundle DIR": "--bundle bundle",
+    "pyhybrid snapshot 4711": "pyhybrid snapshot --help",
     "report --process 4711": "report --process '*train.py*'",
     "-m pytest tests/test_speed.py": "-m pytest -p no:cacheprovider tests/test_speed.py",
     "loader*": "data*",
@@ -102,6 +104,7 @@ CHANGES = {
     "--process 'loader worker'": "--process gunicorn",
     "--process 'rank 1'": "--process gunicorn",
     "folded --process 4711": "folded --process gunicorn",
+    "python -m pyhybrid report steps\n": "python -m pyhybrid report\n",  # of a model that answers
     "--epochs 2": "",
     "--epochs 1 --steps 10": "",
     "python -m pyhybrid page ": "python -m pyhybrid page --no-open ",

@@ -1,0 +1,50 @@
+"""A profile of what a run that goes on has recorded so far, which it does not notice.
+
+Its spools are copied: its own, those of its children, and what its flight recorder has kept.
+"""
+
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+
+from pyhybrid.capture.children import folder_beside
+from pyhybrid.errors import PyhybridError
+from pyhybrid.finish.all_processes import began_ns, spools_in
+from pyhybrid.finish.finish import make_of_spools
+
+TRIES = 10  # to copy spools while nothing changes
+
+
+def make_snapshot(spool_path: str, prefix: str, why: str) -> str:
+    """Write `PREFIX.pyhybrid` of what a run that goes on has recorded so far, it and its children,
+    and return its path.  Raises PyhybridError."""
+    with tempfile.TemporaryDirectory(prefix="pyhybrid-snapshot-") as folder:
+        spools = copied_spools(spool_path, folder)
+        return make_of_spools(spools, prefix, [], lambda: {"snapshot": why})
+
+
+def copied_spools(spool: str, folder: str) -> list[str]:
+    """Copy the spool of a run that goes on into the `folder`, and those of its children and of its
+    flight recorder; returns the copies, the run's first.
+
+    Raises PyhybridError.
+    """
+    parts = folder_beside(spool)
+    for _ in range(TRIES):
+        try:
+            before = spools_in(parts)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.mkdir(folder)
+            first = os.path.join(folder, os.path.basename(spool))
+            shutil.copyfile(spool, first)
+            for name in before:
+                with suppress(FileNotFoundError):  # it has become too old
+                    shutil.copyfile(os.path.join(parts, name), os.path.join(folder, name))
+            # What the recorder moves meanwhile would be missing, or there twice.
+            if not set(spools_in(parts)) - set(before):
+                copies = sorted((os.path.join(folder, name) for name in before), key=began_ns)
+                return [each for each in (first, *copies) if os.path.getsize(each)]
+        except OSError as error:
+            raise PyhybridError(f"{spool}: {error.strerror}") from None
+    raise PyhybridError(f"{spool}: its processes change too fast")
