@@ -41,6 +41,10 @@ def frames(pid: int, state: int) -> list[tuple[int, int, int]]:
 def code(pid: int, address: int) -> tuple[str, str, int, bytes]:
     """Return a code object's qualified name, file, first line and line table.  Raises OSError."""
 
+def locals(pid: int, frame: int) -> list[tuple[str, str]]:
+    """Return the variables of a Python frame that have a value, each with a text for it, which its
+    exact type tells; what cannot be read by then is left out."""
+
 def stop(tid: int) -> tuple[str, int]:
     """Stop a thread: as inject's first two."""
 

@@ -41,7 +41,9 @@ def listing(processes: list[ProcessStacks], *, full: bool = False) -> Iterator[s
     ):
         yield ""
         yield _head(threads, len(processes))
-        yield from (f"    {line_of(frame)}" for frame in frames)
+        for frame in frames:
+            yield f"    {line_of(frame)}"
+            yield from (visible(f"        {name} = {value}") for name, value in frame.variables)
         if not frames:
             yield "    (no frame could be read)"
 

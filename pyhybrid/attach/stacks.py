@@ -32,13 +32,15 @@ _STATES = {"R": "running", "D": "asleep in the kernel", "T": "stopped", "t": "tr
 
 class StackFrame(NamedTuple):
     """Hold a frame: of Python a function, its file and line, else a native function and its
-    library's name; `is_plumbing`: it is of no interest to most."""
+    library's name; `is_plumbing`: it is of no interest to most.  `variables`: names, and texts that
+    stand for their values, if they were read."""
 
     name: str
     file: str
     line: int = 0
     is_python: bool = True
     is_plumbing: bool = False
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 class ThreadStack(NamedTuple):
@@ -76,13 +78,15 @@ class _Raw(NamedTuple):
     state: str
     gil: str
     why: str
+    variables: dict[int, tuple[tuple[str, str], ...]]  # by frame
 
 
 class Reader:
-    """Read processes of this interpreter's version; `natives`: their native frames, too."""
+    """Read processes of this interpreter's version; `natives`: their native frames, too;
+    `variables`: the local ones of Python frames."""
 
-    def __init__(self, *, natives: bool = True) -> None:
-        self._natives = natives
+    def __init__(self, *, natives: bool = True, variables: bool = False) -> None:
+        self._natives, self._variables = natives, variables
         self._raw: list[tuple[Process, dict[int, _Raw], tuple[str, ...]]] = []
         self._codes: dict[tuple[int, int], tuple[str, str, int, bytes] | None] = {}
 
@@ -127,6 +131,11 @@ class Reader:
                     break
         try:
             python = _attach.frames(pid, state) if state else []
+            variables = {
+                frame: tuple(_attach.locals(pid, frame))
+                for code, frame, _ in python
+                if code and self._variables
+            }
             holds = bool(state) and _attach.gil(pid, process.runtime)[0] == state
             if unwind and not stopped:
                 native, why = unwind.frames(tid)
@@ -136,7 +145,7 @@ class Reader:
         for code, _, _ in python:
             self._remember(pid, code)
         gil = GIL_HELD if holds else GIL_WAITED_FOR if waits else ""
-        return _Raw(python, native, does, gil, why or stopped)
+        return _Raw(python, native, does, gil, why or stopped, variables)
 
     def _remember(self, pid: int, code: int) -> None:
         """Read what names the code object, once."""
@@ -180,20 +189,22 @@ class Reader:
             while runs and sp <= runs[0][0] < caller_sp:
                 here.append(runs.pop(0)[1])
             for run in here:
-                yield from (self._python(pid, *frame) for frame in run)
+                yield from (self._python(pid, raw, *frame) for frame in run)
             if not here:
                 yield _native(names.get((path, address), ""), path)
         for _, run in runs:
-            yield from (self._python(pid, *frame) for frame in run)
+            yield from (self._python(pid, raw, *frame) for frame in run)
 
-    def _python(self, pid: int, code: int, _: int, offset: int) -> StackFrame:
+    def _python(self, pid: int, raw: _Raw, code: int, frame: int, offset: int) -> StackFrame:
         known = self._codes.get((pid, code))
         if known is None:
             return StackFrame("?", "")
         name, file, first_line, table = known
         starts, lines, end = line_runs(table, first_line)
         line = lines[bisect_right(starts, offset) - 1] if offset < end else first_line
-        return StackFrame(name, file, first_line if line == _NO_LINE else line)
+        variables = raw.variables.get(frame, ())
+        line = first_line if line == _NO_LINE else line
+        return StackFrame(name, file, line, variables=variables)
 
 
 _Place = tuple[str | None, int]  # a file, and an address in it

@@ -31,6 +31,12 @@ class Dump:
         parser.add_argument(
             "--python", action="store_true", help="Python frames alone: no thread is stopped"
         )
+        parser.add_argument(
+            "--locals",
+            action="store_true",
+            help="local variables, too: numbers and texts (100 characters), of others what type "
+            "and how many",
+        )
         parser.add_argument("--json", action="store_true", help="as JSON, all frames")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -38,7 +44,7 @@ class Dump:
         processes = [Process(pid) for pid in dict.fromkeys(args.pids)]
         if not any(is_matching(each) for each in processes):
             go_on_by_matching(processes[0])
-        reader = Reader(natives=not args.python)
+        reader = Reader(natives=not args.python, variables=args.locals)
         for process in processes:
             if not is_matching(process):
                 runs = f"process {process.pid} runs Python {process.shown_version}"

@@ -248,6 +248,47 @@ static PyObject *py_code(PyObject *module, PyObject *args)
     return NULL;
 }
 
+#define STRING_MAX 100 /* characters of a value that are shown */
+
+/* [(name, value), ...] of a frame; a value is a text that stands for it. */
+static PyObject *py_locals(PyObject *module, PyObject *args)
+{
+    int pid;
+    unsigned long long frame;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iK:locals", &pid, &frame))
+        return NULL;
+    struct remote_local *found = malloc(REMOTE_LOCALS_MAX * sizeof *found);
+    PyObject *list = found ? PyList_New(0) : PyErr_NoMemory();
+    uint32_t n = list ? remote_locals(pid, frame, found, REMOTE_LOCALS_MAX) : 0;
+    for (uint32_t i = 0; list && i < n; i++) {
+        struct remote_value *v = &found[i].value;
+        bool is_cut = v->is_string && v->string.length > STRING_MAX;
+        if (is_cut)
+            v->string.length = STRING_MAX;
+        PyObject *name = text_of(pid, &found[i].name), *value = NULL;
+        if (name && v->is_string) {
+            PyObject *text = text_of(pid, &v->string);
+            value = text ? PyUnicode_FromFormat("%R%s", text, is_cut ? "..." : "") : NULL;
+            Py_XDECREF(text);
+        } else if (name) {
+            value = PyUnicode_DecodeUTF8(v->text, (Py_ssize_t)strlen(v->text), "replace");
+        }
+        PyObject *each = value ? PyTuple_Pack(2, name, value) : NULL;
+        Py_XDECREF(name);
+        Py_XDECREF(value);
+        if (!each && PyErr_ExceptionMatches(PyExc_OSError)) {
+            PyErr_Clear(); /* it is gone by now */
+            continue;
+        }
+        if (!each || PyList_Append(list, each))
+            Py_CLEAR(list);
+        Py_XDECREF(each);
+    }
+    free(found);
+    return list;
+}
+
 static PyObject *py_stop(PyObject *module, PyObject *args)
 {
     int tid, error;
@@ -365,6 +406,7 @@ static PyMethodDef module_methods[] = {
     {"gil", py_gil, METH_VARARGS, "Who has the GIL, and where it is."},
     {"withdraw", py_withdraw, METH_VARARGS, "Take a request of sys.remote_exec's back."},
     {"frames", py_frames, METH_VARARGS, "The Python frames of a thread."},
+    {"locals", py_locals, METH_VARARGS, "The variables of a Python frame, as texts."},
     {"code", py_code, METH_VARARGS, "What names a code object."},
     {"stop", py_stop, METH_VARARGS, "Stop a thread."},
     {"release", py_release, METH_VARARGS, "Let a stopped thread go on."},

@@ -54,6 +54,27 @@ struct remote_text {
     uint64_t address;
 };
 
+bool remote_text(pid_t pid, uint64_t address, struct remote_text *out);
+
+#define REMOTE_LOCALS_MAX 128
+#define REMOTE_VALUE_MAX 128
+
+/* What the exact type of a value tells: no code of the program's runs, and nothing is followed further. */
+struct remote_value {
+    bool is_string;
+    struct remote_text string;   /* of one */
+    char text[REMOTE_VALUE_MAX]; /* of others: 5, 2.5, None, <list of 3>, <Tensor> */
+};
+
+struct remote_local {
+    struct remote_text name;
+    struct remote_value value;
+};
+
+/* Reads the variables of the frame at `address` that have a value; returns how many.  A frame that runs meanwhile may
+ * have others by then: what cannot be read is left out. */
+uint32_t remote_locals(pid_t pid, uint64_t address, struct remote_local *out, uint32_t most);
+
 struct remote_code {
     struct remote_text qualname, file;
     uint32_t first_line, table_length;

@@ -90,7 +90,7 @@ bool remote_frame(pid_t pid, uint64_t address, struct remote_frame *out)
     return true;
 }
 
-static bool remote_text(pid_t pid, uint64_t address, struct remote_text *out)
+bool remote_text(pid_t pid, uint64_t address, struct remote_text *out)
 {
     PyCompactUnicodeObject s;
     if (!remote_read(pid, address, &s._base, sizeof s._base) || !s._base.state.compact ||

@@ -192,6 +192,54 @@ def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) ->
     of.ends()
 
 
+VARIABLES = """
+import sys
+class Own: pass
+def outer(path, shared=5):
+    def inner(step, *more, ratio=2.5):
+        none, yes, negative, large = None, True, -12345678901, 1 << 100
+        long, wide, rows, known, own = "x" * 300, "ä€😀", [1, 2, 3], {1: 2}, Own()
+        own, own.shared, gone = own, shared, 1
+        del gone
+        print(flush=True)
+        sys.stdin.read()
+    inner(7, 8, 9)
+outer("/data/7.bin")
+"""
+
+
+@pytest.mark.version
+def test_local_variables() -> None:
+    command = [sys.executable, "-P", "-c", VARIABLES]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout
+        process.stdout.readline()
+        words = [*PYHYBRID, "dump", "--locals", "--json", str(process.pid)]
+        done = subprocess.run(words, capture_output=True, check=True, timeout=PATIENCE_S)
+        shown = subprocess.run([*words[:-2], words[-1]], capture_output=True, check=True, text=True)
+        process.communicate(b"")
+    ((thread,),) = (each["threads"] for each in json.loads(done.stdout))
+    found = {each["name"]: dict(each["variables"]) for each in thread["frames"]}
+    assert found["outer.<locals>.inner"] == {
+        "step": "7",
+        "more": "<tuple of 2>",
+        "ratio": "2.5",
+        "none": "None",
+        "yes": "True",
+        "negative": "-12345678901",
+        "large": "<int of 120 bits>",
+        "long": repr("x" * 100) + "...",
+        "wide": "'ä€😀'",
+        "rows": "<list of 3>",
+        "known": "<dict of 1>",
+        "own": "<Own>",
+        "shared": "5",
+    }
+    assert found["outer"]["path"] == "'/data/7.bin'"
+    assert "        step = 7\n" in shown.stdout
+
+
 @pytest.mark.further
 def test_a_ring_of_profiles(program: type[Program], tmp_path: Path) -> None:
     """A ring of profiles, of which the newest stay, until the process ends."""
