@@ -170,7 +170,7 @@ class Attachment:
                     raise
                 say(f"{error}: another way is tried")
                 continue
-            patience = ASKED_S if name == ways.PTRACE else ASKED_S / 5
+            patience = ASKED_S if name == ways.PTRACE else ASKED_S / 2
             if found := self._meeting.accept(patience):
                 return way, found
             if name == ways.REMOTE_EXEC:

@@ -81,13 +81,15 @@ def serve(path: str) -> None:
         import _signal  # type: ignore[import-not-found]
 
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+        # First: the other one waits, and where the program computes each import takes its time.
+        connection = _connected(path)
         from pyhybrid import _native
         from pyhybrid.capture.live_outputs import watch_attached
 
         claim = GivenClaim()
         watch_attached(_native, claim.leave)
         try:
-            run = _met(path, claim)
+            run = _met(connection, claim)
             _profile(claim, run)
             if claim.is_forsaken:  # nobody else removes its socket
                 os.unlink(path)
@@ -97,13 +99,24 @@ def serve(path: str) -> None:
             watch_attached(_native, claim.leave, ends=True)
 
 
-def _met(path: str, claim: GivenClaim) -> dict[str, Any]:
-    """Fill the claim with what the other one has sent; returns the rest of that."""
+def _connected(path: str) -> Any:
+    """Return a connection to the other one's socket.  Raises OSError."""
     import _socket
 
     ours = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         ours.connect(path)
+    except BaseException:
+        ours.close()
+        raise
+    return ours
+
+
+def _met(ours: Any, claim: GivenClaim) -> dict[str, Any]:
+    """Fill the claim with what the other one has sent; returns the rest of that."""
+    import _socket
+
+    try:
         size = _socket.CMSG_SPACE(struct.calcsize("i"))
         data, passed, _, _ = ours.recvmsg(LENGTH.size, size, _socket.MSG_CMSG_CLOEXEC)
         descriptor = struct.unpack("i", passed[0][2])[0]

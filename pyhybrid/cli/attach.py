@@ -94,6 +94,8 @@ class Attach:
         for name in NOT_HERE.intersection(given):
             raise UsageError(f"{Options.options[name].flag} is not for a program that runs already")
         process = Process(args.pid)
+        if process.is_profiled:
+            raise UsageError(f"process {args.pid}: it is profiled already")
         go_on_by_matching(process)
         if not args.force and n_filters(args.pid) > n_filters(os.getpid()):
             raise UsageError(

@@ -26,6 +26,10 @@
     (CODE_BYTES + 65536) /* code, then `struct injected` and, from the end down, a stack */
 #define XSTATE_MAX 65536
 /* Not what the kernel forces on a thread: our own stops are of that kind. */
+#ifndef TRAP_PERF
+#define TRAP_PERF 6 /* C libraries before 2.36 */
+#endif
+
 #define FORCED                                                                                     \
     (1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | 1ull << (SIGILL - 1) | \
      1ull << (SIGFPE - 1))
@@ -243,6 +247,15 @@ void thread_release(pid_t tid)
     ptrace(PTRACE_DETACH, tid, NULL, NULL);
 }
 
+/* Is the signal that it has stopped for a tick of a clock (perf_event_open(2), sigtrap)?  It can wait for nothing: what
+ * it says would be lost, and the program would take it for another one. */
+static bool is_tick(pid_t tid)
+{
+    siginfo_t info;
+    return !ptrace(PTRACE_GETSIGINFO, tid, NULL, &info) && info.si_signo == SIGTRAP &&
+           info.si_code == TRAP_PERF;
+}
+
 /* Runs from `regs` until the trap that ends at `trap`, or, at 0, for one instruction.  Returns 0 or an errno. */
 static int runs(struct borrowed *b, struct user_regs_struct *regs, uint64_t trap)
 {
@@ -262,6 +275,8 @@ static int runs(struct borrowed *b, struct user_regs_struct *regs, uint64_t trap
         if (ptrace(PTRACE_GETREGSET, b->tid, NT_PRSTATUS, &vector))
             return errno;
         int signal = WSTOPSIG(status);
+        if (signal == SIGTRAP && is_tick(b->tid))
+            continue;
         if (signal == SIGTRAP && (!trap || regs->rip == trap))
             return 0;
         if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE)

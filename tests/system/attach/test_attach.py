@@ -17,6 +17,8 @@ import pytest
 from support import PATIENCE_S, TARGETS
 
 import pyhybrid
+from pyhybrid.attach.processes import Process
+from pyhybrid.attach.ways import begin_by_ptrace
 
 PYHYBRID = [sys.executable, "-P", "-m", "pyhybrid"]
 MODES = ("loop", "sleep", "join", "epoll", "c", "alone")
@@ -190,6 +192,19 @@ def test_who_attached_ends_it_or_dies(program: type[Program], tmp_path: Path) ->
     assert not list(Path("/tmp").glob(f"pyhybrid-attach-{of.pid}-*"))
     subprocess.run([*PYHYBRID, "report", "a.pyhybrid.part"], cwd=tmp_path, check=True)
     of.ends()
+
+
+def test_ticks_meet_a_borrowed_thread(program: type[Program], tmp_path: Path) -> None:
+    """A process that is profiled is refused; where it begins meanwhile, nothing happens to it."""
+    output = str(tmp_path / "x")
+    of = program("sleep", before=("-m", "pyhybrid", "--hz", "20000", "-q", "-o", output))
+    assert "it is profiled already" in attach(of.pid, folder=tmp_path, code=2)
+    process = Process(of.pid)
+    for _ in range(20):
+        begin_by_ptrace(process, str(tmp_path / "nobody listens"))
+    (tmp_path / "end").touch()
+    of.process.communicate(timeout=PATIENCE_S)
+    assert of.process.returncode == 0
 
 
 VARIABLES = """
