@@ -1,6 +1,8 @@
 #include "pyframe.h"
 #include "pyframe_version.h"
 
+#include <opcode.h>
+
 #include "loader_lock.h"
 
 /* --- is what we were compiled with what this interpreter has? ------------------------------------------
@@ -8,7 +10,8 @@
  * A wheel meets patch releases that were not there when it was built.  So whatever samples follow without a look is
  * compared with what the interpreter itself publishes (3.13+) or answers, read with a guard meanwhile. */
 
-enum { COMPARED_MAX = 8 }; /* frames */
+enum { COMPARED_MAX = 8 };  /* frames */
+enum { CFRAMES_MAX = 256 }; /* eval loops of 3.12 */
 
 /* The offsets that CPython publishes for profilers (3.13+), against those we were compiled with. */
 static bool offsets_agree(void)
@@ -47,15 +50,29 @@ static bool state_agrees(void)
     struct _gil_runtime_state gil;
     uint64_t address;
     bool is_right = true;
+    if (ts->py_recursion_limit != Py_GetRecursionLimit() || ts->py_recursion_remaining <= 0 ||
+        ts->py_recursion_remaining > ts->py_recursion_limit)
+        return false;
+#if PY_VERSION_HEX < 0x030e0000
+    if (ts->c_recursion_remaining <= 0)
+        return false;
+#endif
     if (ts->interp != PyThreadState_GetInterpreter(ts) ||
         !memread(&address, (uint64_t)&ts->interp->ceval.gil, sizeof address) ||
         !memread(&gil, address, sizeof gil) || !GIL_IS_LOCKED(&gil) ||
         GIL_HOLDER(&gil) != (uint64_t)ts)
         return false;
 #if PY_VERSION_HEX < 0x030d0000
-    _PyCFrame cframe;
-    if (!memread(&cframe, (uint64_t)ts->cframe, sizeof cframe))
+    /* What the eval loops have on the stack is linked, and ends with the thread's own. */
+    _PyCFrame cframe = {.previous = ts->cframe};
+    for (int i = 0; i < CFRAMES_MAX && cframe.previous; i++) {
+        address = (uint64_t)cframe.previous;
+        if (!memread(&cframe, address, sizeof cframe))
+            return false;
+    }
+    if (!cframe.previous && address != (uint64_t)&ts->root_cframe)
         return false;
+    address = (uint64_t)ts->interp->ceval.gil;
     /* Once released it is not locked, or another's, whose name may come a moment later. */
     is_right = false;
     for (int i = 0; i < 8 && !is_right; i++) {
@@ -98,10 +115,11 @@ static bool code_agrees(PyCodeObject *code)
     if (!pyframe_read_code((uint64_t)code, &info, memread))
         return false;
     PyObject *name = PyObject_GetAttrString((PyObject *)code, "co_qualname");
+    PyObject *short_name = PyObject_GetAttrString((PyObject *)code, "co_name");
     PyObject *file = PyObject_GetAttrString((PyObject *)code, "co_filename");
     PyObject *line = PyObject_GetAttrString((PyObject *)code, "co_firstlineno");
     PyObject *table = PyObject_GetAttrString((PyObject *)code, "co_linetable");
-    bool agrees = name && file && line && table;
+    bool agrees = name && short_name && file && line && table;
     if (agrees) {
         const struct py_code_text *texts[] = {&info.qualname, &info.file_name};
         PyObject *of[] = {name, file};
@@ -112,15 +130,45 @@ static bool code_agrees(PyCodeObject *code)
                 continue; /* not ASCII, or cut */
             agrees = !memcmp(text, (const char *)texts[i]->address, (size_t)n);
         }
-        agrees = agrees && code->co_qualname == name && code->co_filename == file &&
-                 code->co_linetable == table && PyLong_AsLong(line) == (long)info.first_line &&
+        agrees = agrees && code->co_qualname == name && code->co_name == short_name &&
+                 code->co_filename == file && code->co_linetable == table &&
+                 PyLong_AsLong(line) == (long)info.first_line &&
                  info.first_traceable < (uint64_t)Py_SIZE(code);
     }
     PyErr_Clear();
     Py_XDECREF(name);
+    Py_XDECREF(short_name);
     Py_XDECREF(file);
     Py_XDECREF(line);
     Py_XDECREF(table);
+    return agrees;
+}
+
+/* Does a code object have what it was made of where we read it?  One made for this, of numbers that differ; it never
+ * runs.  (Which instruction is the first that is traced, nothing answers.) */
+static bool made_code_agrees(void)
+{
+    static const unsigned char instructions[] = {NOP,    0, NOP, 0, NOP,          0,
+                                                 RESUME, 0, NOP, 0, RETURN_VALUE, 0};
+    enum { ARGUMENTS = 2, KEYWORDS = 1, LOCALS = 5, STACK = 7, TRACEABLE = 3, LINE = 4321 };
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)instructions, sizeof instructions);
+    PyObject *empty = PyTuple_New(0), *locals = Py_BuildValue("(sssss)", "a", "b", "c", "d", "e");
+    PyObject *file = PyUnicode_FromString("<layout>"), *name = PyUnicode_FromString("name");
+    PyObject *qualname = PyUnicode_FromString("of.name");
+    PyCodeObject *code = NULL;
+    if (bytes && empty && locals && file && name && qualname)
+        code = PyUnstable_Code_New(ARGUMENTS, KEYWORDS, LOCALS, STACK, CO_OPTIMIZED | CO_NEWLOCALS,
+                                   bytes, empty, empty, locals, empty, empty, file, name, qualname,
+                                   LINE, bytes, bytes);
+    PyObject *flags = code ? PyObject_GetAttrString((PyObject *)code, "co_flags") : NULL;
+    bool agrees = flags && code_agrees(code) && code->_co_firsttraceable == TRACEABLE &&
+                  code->co_argcount == ARGUMENTS && code->co_kwonlyargcount == KEYWORDS &&
+                  code->co_nlocalsplus == LOCALS && code->co_stacksize == STACK &&
+                  code->co_firstlineno == LINE && PyLong_AsLong(flags) == code->co_flags;
+    PyErr_Clear();
+    PyObject *made[] = {bytes, empty, locals, file, name, qualname, (PyObject *)code, flags};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        Py_XDECREF(made[i]);
     return agrees;
 }
 
@@ -136,8 +184,13 @@ static bool frames_agree(const struct py_chain *chain)
         const struct py_frame *f = &chain->frames[i];
         PyCodeObject *code = PyFrame_GetCode(frame);
         int last = PyFrame_GetLasti(frame);
+        PyObject *globals = PyFrame_GetGlobals(frame);
+        uint64_t held = 0;
         agree = (uint64_t)code == f->code && (uint32_t)(last < 0 ? 0 : last / 2) == f->offset &&
-                code_agrees(code) && (i || local_agrees(frame, code, f->frame));
+                memread(&held, f->frame + offsetof(frame_t, f_globals), sizeof held) &&
+                held == (uint64_t)globals && code_agrees(code) &&
+                (i || local_agrees(frame, code, f->frame));
+        Py_XDECREF(globals);
         Py_DECREF(code);
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
@@ -196,7 +249,7 @@ static const char wrong_build[] =
 
 const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
 {
-    if (!offsets_agree() || !state_agrees())
+    if (!offsets_agree() || !state_agrees() || !made_code_agrees())
         return wrong_build;
     struct py_frame frames[64];
     struct py_entry entries[64];

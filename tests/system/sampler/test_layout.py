@@ -1,8 +1,8 @@
 """Built for an interpreter whose structs differ in one field, the sampler refuses.
 
 A wheel meets patch releases that were not there when it was built.  Here the interpreter is as it
-is, and the headers differ: each field that samples follow, and all behind it, is in turn moved by
-eight bytes.
+is, and the headers differ: each field that is followed is in turn moved by eight bytes, with all
+behind it, or, alone, trades places with one that nobody follows.
 """
 
 from __future__ import annotations
@@ -47,6 +47,33 @@ MOVED = [
     (GIL, "struct _gil_runtime_state {", "locked"),
     (CEVAL, "struct _ceval_state {", "gil"),
 ]
+MOVED += [] if NEW else [(STATE, "struct _ts {", "root_cframe")]
+TRADED = [
+    *((FRAME, "_PyInterpreterFrame {", name, "f_builtins") for name in ("f_globals", "previous")),
+    (FRAME, "_PyInterpreterFrame {", "f_executable" if NEW else "f_code", "f_builtins"),
+    (FRAME, "_PyInterpreterFrame {", "instr_ptr" if NEW else "prev_instr", "f_builtins"),
+    *(
+        (CODE, "_PyCode_DEF(SIZE) {", name, "co_weakreflist")
+        for name in ("co_filename", "co_name", "co_qualname", "co_linetable")
+    ),
+    *(
+        (CODE, "_PyCode_DEF(SIZE) {", name, "co_nfreevars")
+        for name in ("co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_nlocalsplus")
+    ),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_stacksize", "co_nfreevars"),
+    (CODE, "_PyCode_DEF(SIZE) {", "co_flags", "co_nfreevars"),
+    (CODE, "_PyCode_DEF(SIZE) {", "_co_firsttraceable", "co_nfreevars"),
+    *(
+        (STATE, "struct _ts {", name, "dict")
+        for name in ("interp", "current_frame" if NEW else "cframe", "datastack_chunk")
+    ),
+    *(
+        (STATE, "struct _ts {", name, "tracing")
+        for name in ("py_recursion_limit", "py_recursion_remaining", "c_recursion_remaining")
+    ),
+]
+if sys.version_info >= (3, 14):
+    TRADED = [each for each in TRADED if each[2] != "c_recursion_remaining"]
 PROGRAM = """
 import ctypes, sys
 
@@ -99,21 +126,42 @@ def test_the_right_headers(tmp_path: Path, headers: Path) -> None:
     assert answer(tmp_path, headers) == "None"
 
 
+def file_of(headers: Path, include: Path, files: tuple[str, ...], struct: str) -> Path:
+    """Copies the headers, and finds the one that has the struct."""
+    shutil.copytree(headers, include)
+    there = (include / name for name in files)
+    return next(each for each in there if each.exists() and struct in each.read_text())
+
+
 @pytest.mark.first_cases(1)
 @pytest.mark.parametrize("moved", MOVED, ids=lambda moved: moved[-1])
 def test_a_field_elsewhere(tmp_path: Path, headers: Path, moved: tuple) -> None:
     files, struct, name = moved
-    include = tmp_path / "include"
-    shutil.copytree(headers, include)
-    file = next(each for each in (include / name for name in files) if each.exists())
-    while struct not in (text := file.read_text()):  # in an older version in the next one
-        file = next(each for each in (include / name for name in files[1:]) if each.exists())
+    file = file_of(headers, tmp_path / "include", files, struct)
+    text = file.read_text()
     found = field(text, struct, name)
     end = " \\\n" if struct.startswith("_PyCode_DEF") else "\n"
     file.write_text(
         f"{text[: found.start()]}    void *moved_by_a_test;{end}{text[found.start() :]}"
     )
-    assert "pyhybrid was built for" in answer(tmp_path, include)
+    assert "pyhybrid was built for" in answer(tmp_path, tmp_path / "include")
+
+
+@pytest.mark.further
+@pytest.mark.parametrize("traded", TRADED, ids=lambda traded: traded[2])
+def test_a_field_alone_elsewhere(tmp_path: Path, headers: Path, traded: tuple) -> None:
+    files, struct, *names = traded
+    file = file_of(headers, tmp_path / "include", files, struct)
+    text = file.read_text()
+    first, second = sorted((field(text, struct, name) for name in names), key=re.Match.start)
+    file.write_text(
+        text[: first.start()]
+        + second.group()
+        + text[first.end() : second.start()]
+        + first.group()
+        + text[second.end() :]
+    )
+    assert "pyhybrid was built for" in answer(tmp_path, tmp_path / "include")
 
 
 CHANGES_ITS_OFFSETS = """
