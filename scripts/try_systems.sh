@@ -74,13 +74,9 @@ cd /tmp
 rm -rf venv
 "$0" -m venv venv
 venv/bin/python -m pip install --quiet --no-index --find-links dist pytest
-find venv ! -name "*.pyc" | sort >before
 venv/bin/python -m pip install --quiet --no-index --find-links dist pyhybrid
 if command -v gcc cc; then echo "there is a compiler here" >&2; exit 1; fi
-PYTHONDONTWRITEBYTECODE=1 venv/bin/python try_wheel.py
-venv/bin/python -m pip uninstall --quiet --yes pyhybrid
-find venv ! -name "*.pyc" | sort | diff before -
-echo "ok    nothing is left"'
+venv/bin/python try_wheel.py --uninstall'
 
 failed=
 for word in "${@:-trixie}" $([ $# -gt 0 ] || echo forky sid); do

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Tries the pyhybrid that is installed for this interpreter, as its users would, in a new folder.
 
+    try_wheel.py [--uninstall]
+
 Runs a program by the commands of the README and checks what comes of it: Python and the native
 code below it; the page, exports, children, pytest.  And that no library which a wheel brings along
-comes into the program.  Needs pytest for its plugin, and no compiler.
+comes into the program; with --uninstall also that pip leaves nothing of it.  Needs pytest for its
+plugin, and no compiler.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import files
 from pathlib import Path
 
 PROGRAM = """
@@ -62,6 +66,31 @@ def check(is_so: bool, what: str, shown: object = "") -> None:
     print(f"ok    {what}")
 
 
+def uninstall() -> None:
+    """Try that pip takes away all that it brought, and what was made of that since."""
+    prefix = Path(sys.prefix)
+    brought = {Path(str(path.locate())).resolve() for path in files("pyhybrid") or ()}
+    before = set(prefix.rglob("*"))
+    check(brought < {path.resolve() for path in before}, "all that was brought is there")
+    before -= {path for path in before if path.resolve() in brought or is_ours(path)}
+    run("-m", "pip", "uninstall", "--yes", "pyhybrid")
+    left = [path for path in prefix.rglob("*") if path not in before and not is_compiled(path)]
+    check(not left, "nothing is left of it", left)
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether this is a folder that we brought, or in one."""
+    return any(each.startswith("pyhybrid") for each in path.parts[len(Path(sys.prefix).parts) :])
+
+
+def is_compiled(path: Path) -> bool:
+    """Return whether this was compiled, by Python or by pytest, of a source that is there."""
+    if path.name == "__pycache__":
+        return any(path.parent.glob("*.py")) and any(path.iterdir())
+    name = path.name.split(".cpython-")[0]
+    return path.parent.name == "__pycache__" and (path.parents[1] / f"{name}.py").exists()
+
+
 def main() -> None:
     """Try it all."""
     summary = run("-m", "pyhybrid", "--hz", "999", "workload.py", "child")
@@ -83,6 +112,8 @@ def main() -> None:
     check(any(Path().glob("*.html")), "the page is there", list(Path().iterdir()))
     plugin = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyhybrid", "test_speed.py")
     check("1 passed" in plugin, "pytest runs with the plugin", plugin)
+    if "--uninstall" in sys.argv:
+        uninstall()
     print("all is well: CPython", sys.version.split()[0], os.confstr("CS_GNU_LIBC_VERSION"))
 
 
