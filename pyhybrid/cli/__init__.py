@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "dump": "dump",
     "ps": "ps",
     "snapshot": "snapshot",
+    "live": "live",
     "report": "report",
     "ask": "ask",
     "page": "page",

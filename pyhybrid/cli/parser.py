@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pyhybrid.cli.without_profile import TAKE_VALUES, split
 from pyhybrid.errors import UsageError
 from pyhybrid.options.kinds import Choice, Duration, Flag, Kind, Log, Option, Switch
 from pyhybrid.options.lists import Names
@@ -17,10 +18,11 @@ class Parser(argparse.ArgumentParser):
 
     Where it `divides`, `--` is a word between others, DIVIDER, and options may stand on both sides;
     but behind the first one are words of other command lines, `args.rest`, where the option
-    `rest_with` stands before it.
+    `rest_with` stands before it.  Where it `passes_on`, all words that are none of its options are
+    those of a run, or of `pyhybrid attach`: `args.words`.
     """
 
-    divides = False
+    divides = passes_on = False
     rest_with = ""
 
     def __init__(
@@ -41,6 +43,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse's."""
+        if self.passes_on:
+            ours, others = self._split(args)
+            found = super().parse_args(ours, namespace)
+            found.words = others
+            return found
         if not self.divides:
             return super().parse_args(args, namespace)
         at = args.index("--") if "--" in args else len(args)
@@ -50,6 +57,23 @@ class Parser(argparse.ArgumentParser):
             return found
         words = [DIVIDER if each == "--" else each for each in args]
         return self.parse_intermixed_args(words, namespace)
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Return our options with their values, and all other words."""
+        options, program = split(words, tuple(self._flags_with_values()))
+        ours, others, at = list[str](), list[str](), 0
+        while at < len(options):
+            flag = options[at].partition("=")[0]
+            known = self._option_string_actions.get(flag)
+            takes = options[at] in self._flags_with_values() or options[at] in TAKE_VALUES
+            end = at + 2 if takes else at + 1
+            (others if known is None else ours).extend(options[at:end])
+            at = end
+        return ours, [*others, *program]
+
+    def _flags_with_values(self) -> set[str]:
+        actions = self._option_string_actions
+        return {flag for flag, action in actions.items() if action.nargs is None}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse's; of an option that there is not the error names the nearest one."""

@@ -84,15 +84,15 @@ TAKE_VALUES = (
 )
 
 
-def split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Split where our options end and the program begins."""
+def split(arguments: list[str], more: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
+    """Split where our options end and the program begins; `more` options take values, too."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         if arguments[at] in ("-m", "-c", "-"):
             break
         if arguments[at] == "--":
             return arguments[:at], arguments[at + 1 :]
-        at += 2 if arguments[at] in TAKE_VALUES else 1
+        at += 2 if arguments[at] in TAKE_VALUES + more else 1
     return arguments[:at], arguments[at:]
 
 

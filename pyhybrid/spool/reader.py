@@ -257,7 +257,7 @@ def _take(spool: Spool, found: Iterable[Record | Damage]) -> None:
             spool.n_damaged += 1
 
 
-def _name_main_thread(spool: Spool) -> None:
+def name_main_thread(spool: Spool) -> None:
     """Name it as `threading` calls it, whether the program imports that or not, unless it named it
     so or, since the run began, for the kernel."""
     for thread in spool.threads.values():
@@ -265,6 +265,22 @@ def _name_main_thread(spool: Spool) -> None:
         is_as_it_began = spool.meta.get("comm") in (None, thread.comm)
         if thread.tid == spool.pid and not is_named and is_as_it_began:
             thread.name = MAIN_THREAD
+
+
+def check_header(path: str, head: bytes) -> tuple[int, int]:
+    """Return the process, and the last round of what is replaced that counts, of a spool's header.
+
+    Raises PyhybridError where it is none, or of another version.
+    """
+    if not head.startswith(MAGIC):
+        raise PyhybridError(f"{path}: not a pyhybrid spool")
+    _, version, pid, committed = HEADER.unpack(head)
+    if version != SPOOL_VERSION:
+        age = "a newer" if version > SPOOL_VERSION else "an older"
+        raise PyhybridError(
+            f"{path}: written by {age} pyhybrid: spool version {version}, not {SPOOL_VERSION}"
+        )
+    return pid, committed
 
 
 def read(path: str) -> Spool:
@@ -281,14 +297,7 @@ def read(path: str) -> Spool:
             head = os.pread(file.fileno(), HEADER.size, 0).ljust(HEADER.size, b"\0")
     except OSError as error:
         raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
-    if not head.startswith(MAGIC):
-        raise PyhybridError(f"{path}: not a pyhybrid spool")
-    _, version, pid, committed = HEADER.unpack(head)
-    if version != SPOOL_VERSION:
-        age = "a newer" if version > SPOOL_VERSION else "an older"
-        raise PyhybridError(
-            f"{path}: written by {age} pyhybrid: spool version {version}, not {SPOOL_VERSION}"
-        )
+    pid, committed = check_header(path, head)
     spool = Spool(path, pid)
     _take(spool, records(data, committed))
     for number, segment in sorted(spool.segments.items()):
@@ -297,7 +306,7 @@ def read(path: str) -> Spool:
     spool.segments.clear()
     _keep_whole(spool)
     _merge_folded(spool)
-    _name_main_thread(spool)
+    name_main_thread(spool)
     if "period_ns" not in spool.meta:
         raise PyhybridError(f"{path}: breaks off before anything was recorded")
     return spool

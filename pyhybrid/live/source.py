@@ -1,0 +1,72 @@
+"""Where the spool is that is followed: of a run, by its prefix or file, or of a process.
+
+A program can be started for it (Started): it gets no terminal, what it writes goes into a file.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pyhybrid.capture.output_lock import PART, prefix_of
+from pyhybrid.errors import UsageError
+
+_DELETED = " (deleted)"
+
+
+def spool_of_run(name: str) -> str:
+    """Return the path of the spool of a run that has this prefix, or file; "": there is none."""
+    for path in (name, prefix_of(name) + PART):
+        if path.endswith(".part") and os.path.isfile(path):
+            return path
+    return ""
+
+
+def spool_of_process(pid: int) -> str:
+    """Return the path of the spool that a process writes; "": it writes none.
+
+    Raises UsageError where that may not be seen."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        raise UsageError(f"there is no process {pid}") from None
+    except PermissionError:
+        raise UsageError(f"process {pid} is another user's: that user may, and root") from None
+    for name in names:
+        with suppress(OSError):
+            path = os.readlink(f"{folder}/{name}")
+            if path.removesuffix(_DELETED).endswith(".part"):
+                return path if os.path.exists(path) else f"{folder}/{name}"
+    return ""
+
+
+class Started:
+    """Run `python -m pyhybrid WORDS`; what it writes goes into the file `log`."""
+
+    def __init__(self, words: Sequence[str], log: str) -> None:
+        """Start it.  Raises UsageError."""
+        self.folder = tempfile.mkdtemp(prefix="pyhybrid-live-")
+        self.log = log or os.path.join(self.folder, "output")
+        try:
+            with open(self.log, "wb") as output:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "pyhybrid", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise UsageError(f"{self.log}: {error.strerror}") from None
+
+    @property
+    def spool(self) -> str:
+        """Return the path of the spool that it writes; "": none yet."""
+        with suppress(UsageError):
+            return spool_of_process(self.process.pid)
+        return ""
