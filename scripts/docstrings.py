@@ -28,7 +28,7 @@ VERBS = re.compile(  # of commands, whose docstrings are their help, those in -s
     Limit|Link|List|Load|Look|Makes?|Map|Mark|Match|Measure|Merge|Move|Name|Narrow|Note|Number|Open|
     Order|Pack|Parse|Pause|Place|Plan|Prepare|Prints?|Profile|Puts?|Raise|Read|Record|Reduce|Refuse|
     Register|Release|Remove|Replace|Report|Reset|Resolve|Restore|Resume|Return|Runs?|Search|See|
-    Select|Send|Settle|Set|Shorten|Show|Skip|Sort|Split|Stand|Start|Stop|Store|Subtract|Sum|Switch|
+    Select|Send|Settle|Set|Shorten|Shows?|Skip|Sort|Split|Stand|Start|Stop|Store|Subtract|Sum|Switch|
     Take|Treat|Try|Turn|Unpack|Update|Use|Wait|Walk|Watch|Wrap|Writes?|Yield""",
     re.VERBOSE,
 )

@@ -5,14 +5,14 @@ import glob
 import os
 import select
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyhybrid.attach.matching import go_on_by_matching
 from pyhybrid.attach.processes import Process, n_filters
 from pyhybrid.attach.session import Attachment, ask_for_end
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
-from pyhybrid.cli.parser import DURATION, add_options, word
+from pyhybrid.cli.parser import add_options, seconds, word
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.config_file import of_command_line
 from pyhybrid.options.kinds import Number
@@ -27,11 +27,6 @@ NOT_HERE = frozenset(
     | {name for name, each in Options.options.items() if each.group == LIVE}
 )
 PID = word(Number(1, MOST))
-
-
-def _seconds(text: str) -> float:
-    """Return a time, of which a number alone is in seconds."""
-    return float(text) if text.isdecimal() else float(DURATION(text)) / 1e9
 
 
 class Attach:
@@ -50,7 +45,7 @@ class Attach:
         parser.add_argument("pid", type=PID, metavar="PID", help="the process: see `pyhybrid ps`")
         parser.add_argument(
             "--duration",
-            type=_seconds,
+            type=seconds,
             default=10.0,
             metavar="TIME",
             help="for how long, in seconds, or 500ms (default: 10); Ctrl-C ends it sooner",
@@ -89,30 +84,48 @@ class Attach:
             Process(args.pid)
             ask_for_end(args.pid)
             return 0
-        if args.pid == os.getpid():
-            raise UsageError("a process cannot attach to itself: pyhybrid.Profiler profiles it")
-        for name in NOT_HERE.intersection(given):
-            raise UsageError(f"{Options.options[name].flag} is not for a program that runs already")
-        process = Process(args.pid)
-        if process.is_profiled:
-            raise UsageError(f"process {args.pid}: it is profiled already")
-        go_on_by_matching(process)
-        if not args.force and n_filters(args.pid) > n_filters(os.getpid()):
-            raise UsageError(
-                f"process {args.pid} filters its system calls (seccomp): those that profile it "
-                "might kill it; --force tries it (containers only refuse some)"
-            )
-        asked = _in_force(given)
-        settings = CommandLineSettings(**asked)
-        if not settings.counts:
-            raise UsageError("the mode none makes no profile")
-        prefix = os.path.abspath(prefix_of(asked["output"]))
-        check_folder(prefix)
         if args.every is None:
-            return _once(process, settings, asked, prefix, args.duration)
+            return _once(args.pid, given, args)
         if args.every < args.duration:
             raise UsageError("--every is shorter than --duration")
-        return _again_and_again(process, settings, asked, prefix, args)
+        return _again_and_again(args, given)
+
+
+class Prepared(NamedTuple):
+    """Hold a profile that may begin: the options that were asked for, by name, and as settings."""
+
+    process: Process
+    asked: dict[str, Any]
+    settings: CommandLineSettings
+    claim: Claim
+
+    def attachment(self) -> Attachment:
+        """Return what profiles the process."""
+        return Attachment(self.process, {**self.asked, "formats": ()}, self.claim)
+
+
+def prepared(pid: int, given: dict[str, Any], *, force: bool) -> Prepared:
+    """Return what profiles the process with the options `given`.  Raises PyhybridError."""
+    if pid == os.getpid():
+        raise UsageError("a process cannot attach to itself: pyhybrid.Profiler profiles it")
+    for name in NOT_HERE.intersection(given):
+        raise UsageError(f"{Options.options[name].flag} is not for a program that runs already")
+    process = Process(pid)
+    if process.is_profiled:
+        raise UsageError(f"process {pid}: it is profiled already")
+    go_on_by_matching(process)
+    if not force and n_filters(pid) > n_filters(os.getpid()):
+        raise UsageError(
+            f"process {pid} filters its system calls (seccomp): those that profile it "
+            "might kill it; --force tries it (containers only refuse some)"
+        )
+    asked = _in_force(given)
+    settings = CommandLineSettings(**asked)
+    if not settings.counts:
+        raise UsageError("the mode none makes no profile")
+    prefix = os.path.abspath(prefix_of(asked["output"]))
+    check_folder(prefix)
+    return Prepared(process, asked, settings, Claim(prefix, pid))
 
 
 def _in_force(given: dict[str, Any]) -> dict[str, Any]:
@@ -122,47 +135,37 @@ def _in_force(given: dict[str, Any]) -> dict[str, Any]:
     return {**usual, **values, **given, "config": files.files, "children": NO_CHILDREN}
 
 
-def _once(
-    process: Process,
-    settings: CommandLineSettings,
-    asked: dict[str, Any],
-    prefix: str,
-    duration_s: float,
-) -> int:
-    claim = Claim(prefix, process.pid)
+def _once(pid: int, given: dict[str, Any], args: argparse.Namespace) -> int:
+    profile = prepared(pid, given, force=args.force)
     try:
-        _profile(process, settings, asked, claim, duration_s)
+        _profile(profile, args.duration)
     except KeyboardInterrupt:
-        claim.give_up()
+        profile.claim.give_up()
         raise PyhybridError("interrupted before it has begun") from None
     except BaseException:
-        claim.give_up()
+        profile.claim.give_up()
         raise
-    return _finish(settings, claim)
+    return files_of(profile)
 
 
-def _again_and_again(
-    process: Process,
-    settings: CommandLineSettings,
-    asked: dict[str, Any],
-    prefix: str,
-    args: argparse.Namespace,
-) -> int:
+def _again_and_again(args: argparse.Namespace, given: dict[str, Any]) -> int:
     """Profile it each so long, until it ends; the files of the newest profiles stay."""
+    Process(args.pid)
+    prefix = prefix_of(_in_force(given)["output"])
     made: list[str] = []
-    life = os.pidfd_open(process.pid)
+    life = os.pidfd_open(args.pid)
     try:
         while True:
             next_s = time.monotonic() + args.every
-            made.append(f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}")
-            code = _once(process, settings, asked, made[-1], args.duration)
+            made.append(os.path.abspath(f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}"))
+            code = _once(args.pid, {**given, "output": made[-1]}, args)
             for old in made[: -args.keep_profiles]:
                 for path in glob.glob(f"{glob.escape(old)}.*"):
                     os.unlink(path)
             del made[: -args.keep_profiles]
             left = max(next_s - time.monotonic(), 0)
             if select.select([life], [], [], left)[0]:
-                say(f"process {process.pid} has ended")
+                say(f"process {args.pid} has ended")
                 return code
     except KeyboardInterrupt:
         return 0
@@ -170,18 +173,12 @@ def _again_and_again(
         os.close(life)
 
 
-def _profile(
-    process: Process,
-    settings: CommandLineSettings,
-    asked: dict[str, Any],
-    claim: Claim,
-    duration_s: float,
-) -> None:
-    attachment = Attachment(process, {**asked, "formats": ()}, claim)
+def _profile(profile: Prepared, duration_s: float) -> None:
+    attachment = profile.attachment()
     try:
         way = attachment.begin(duration_s)
-        if settings.summary:
-            say(f"process {process.pid} is profiled for {duration_s:g} s (by {way})")
+        if profile.settings.summary:
+            say(f"process {profile.process.pid} is profiled for {duration_s:g} s (by {way})")
         attachment.wait(duration_s)
         for remark in attachment.end():
             say(remark)
@@ -189,9 +186,11 @@ def _profile(
         attachment.close()
 
 
-def _finish(settings: CommandLineSettings, claim: Claim) -> int:
+def files_of(profile: Prepared) -> int:
+    """Make the files of what was recorded; returns the exit code."""
     from pyhybrid.finish import finish
 
+    settings, claim = profile.settings, profile.claim
     formats = [word for name in settings.formats for word in ("--format", name)]
     summary = ["--summary"] if settings.summary else []
     return finish.main([*formats, *summary, claim.spool, claim.prefix])

@@ -3,28 +3,33 @@
 import argparse
 import gc
 import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
 import time
 from contextlib import suppress
 from typing import Any
 
-from pyhybrid.cli.parser import DURATION, Parser
+from pyhybrid.base.terminal_text import say, visible
+from pyhybrid.capture.output_lock import PART
+from pyhybrid.cli.attach import Attach, files_of, prepared
+from pyhybrid.cli.parser import Parser, seconds
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.live.model import WINDOW_S, Question
 from pyhybrid.live.model import Live as Model
+from pyhybrid.live.pace import Pace
 from pyhybrid.live.source import Started, spool_of_process, spool_of_run
+from pyhybrid.options.table import Options
 
-LEAST_S = 0.05
-SHARE = 0.02  # of a processor that reading may take: else it is done less often
-MOST_S = 10.0
-BEGINS_S = 60.0
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.replace(".", "", 1).isdecimal() else float(DURATION(text)) / 1e9
+LOOK_S = 0.05
+AS_LONG_AS_IT_RUNS_S = 10 * 86400.0
+LAST_LINES = 5  # of a program's output that are shown where it ended at once
 
 
 class Live:
-    """Shows where time goes now: in a run that records (its PREFIX, or its .part), in a process
+    """Shows where time goes now, in a run that records (its PREFIX, or its .part), in a process
     (its number: it is attached to, unless it is profiled already), or in a program that is started
     for it, with options as of a run.
     """
@@ -35,102 +40,159 @@ class Live:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.usage = "pyhybrid live [options] {PID | PREFIX | script.py [args...]}"
-        assert isinstance(parser, Parser)
-        parser.passes_on = True
+        parser.usage = (
+            "pyhybrid live [options] {PREFIX | [options of attach] PID | "
+            "[options of a run] script.py [args...]}"
+        )
+        if isinstance(parser, Parser):
+            parser.passes_on = True
         parser.add_argument(
             "--json",
             action="store_true",
-            help="print a line of JSON each time instead of a screen (needs nothing installed)",
+            help="print a line of JSON each time instead of a screen, which needs textual",
         )
         parser.add_argument(
             "--interval",
-            type=_seconds,
+            type=seconds,
             default=1.0,
             metavar="TIME",
             help="how often it is read anew, in seconds, or 500ms (default: 1; less often where "
-            f"reading takes more than {SHARE:.0%} of a processor)",
+            f"that takes more than {Pace.SHARE:.0%}% of a processor)",
         )
         parser.add_argument(
             "--window",
-            type=_seconds,
+            type=seconds,
             default=WINDOW_S,
             metavar="TIME",
-            help="of how long ago shares and rates are (default: %(default)g seconds)",
+            help="how long ago what shares and rates are of began (default: 5 seconds)",
         )
         parser.add_argument(
             "--most",
             type=int,
             default=50,
             metavar="N",
-            help="of how many functions JSON has lines (default: %(default)s; 0: all)",
+            help="how many functions a line of JSON has (default: %(default)s; 0: all)",
         )
         parser.add_argument(
             "--log",
             default="",
             metavar="FILE",
-            help="where the output of a program goes that is started",
+            help="where the output of a program goes that is started (default: a file in /tmp)",
         )
 
     def run(self, args: argparse.Namespace) -> int:
         """Show; returns the exit code.  Raises PyhybridError."""
-        path = _spool(args.words, args.log)
-        model = Model(path, args.window)
-        try:
-            return _lines(model, args) if args.json else _screen(model, args)
-        finally:
-            model.close()
+        words = args.words
+        if not words:
+            raise UsageError("what to show is missing: a process, a prefix, or a program")
+        if not args.json:
+            _check_terminal()
+        if len(words) == 1 and (path := spool_of_run(words[0])):
+            return _show(path, args)
+        if words[-1].isdecimal() and not os.path.lexists(words[-1]):
+            pid = int(words[-1])
+            if path := spool_of_process(pid):
+                return _show(path, args)
+            return _attached(pid, args)
+        return _started(args)
 
 
-def _spool(words: list[str], log: str) -> str:
-    if not words:
-        raise UsageError("what to show is missing: a process, a prefix, or a program (see --help)")
-    if len(words) == 1 and (path := spool_of_run(words[0])):
-        return path
-    if words[-1].isdecimal():
-        return spool_of_process(int(words[-1]))
-    started = Started(words, log)
-    until = time.monotonic() + BEGINS_S
-    while not (path := started.spool) and time.monotonic() < until:
-        time.sleep(LEAST_S)
-    return path
-
-
-def _screen(model: Model, args: argparse.Namespace) -> int:
+def _attached(pid: int, args: argparse.Namespace) -> int:
+    parser = Parser(prog="pyhybrid live")
+    Attach().prepare_parser(parser)
+    asked = parser.parse_args(args.words)
+    given = {name: value for name, value in vars(asked).items() if name in Options.options}
+    folder = "" if "output" in given else tempfile.mkdtemp(prefix="pyhybrid-live-")
+    profile = None
     try:
-        from pyhybrid.live.terminal import Terminal, has_terminal
+        if folder:
+            given["output"] = os.path.join(folder, "live")
+        profile = prepared(pid, given, force=asked.force)
+        attachment = profile.attachment()
+        try:
+            attachment.begin(AS_LONG_AS_IT_RUNS_S)
+            code = _show(profile.claim.spool, args)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it takes a moment to give it back
+            for remark in attachment.end():
+                say(remark)
+        finally:
+            attachment.close()
+        return code if folder else files_of(profile)
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(args: argparse.Namespace) -> int:
+    started = Started(args.words, args.log)
+    while not (path := started.spool):
+        if started.process.poll() is not None:
+            for line in started.last_lines(LAST_LINES):
+                print(visible(line), file=sys.stderr)
+            say(f"it ended with {started.process.returncode} before it was profiled")
+            return started.process.returncode or 1
+        time.sleep(LOOK_S)
+    _show(path, args)
+    with suppress(KeyboardInterrupt):
+        if started.is_ending(path):
+            started.process.wait()
+    code = started.process.poll()
+    if code is None:
+        say(f"it goes on as process {started.process.pid}; its output: {started.log}")
+        return 0
+    say(f"it ended with {code}; its output: {started.log}")
+    return code if code >= 0 else 128 - code
+
+
+def _show(path: str, args: argparse.Namespace) -> int:
+    model = Model(path, args.window)
+    try:
+        return _lines(model, args) if args.json else _screen(model, args)
+    finally:
+        model.close()
+
+
+def _check_terminal() -> None:
+    try:
+        import textual  # noqa: F401
     except ImportError:
         raise UsageError(
             "the screen needs textual: pip install 'pyhybrid[live]'; --json does not"
         ) from None
-    if not has_terminal():
+    if not (os.isatty(0) and os.isatty(1)):
         raise UsageError("this is no terminal: --json prints a line of JSON each time")
+
+
+def _screen(model: Model, args: argparse.Namespace) -> int:
+    from pyhybrid.live.freeze import Freezing
+    from pyhybrid.live.terminal import Terminal
+
     gc.enable()  # the screen makes what refers to itself
-    while not model.is_begun and model.runs:
-        model.read()
-        time.sleep(LEAST_S)
-    why = Terminal(model, args.words[-1], args.interval, lambda: "not yet").run()
+    prefix = os.path.basename(model.path).removesuffix(PART)
+    freezing = Freezing(model, prefix if model.path.endswith(PART) else "live")
+    why = Terminal(model, " ".join(args.words), Pace(args.interval), freezing).run()
+    if made := freezing.wait():
+        say(made)
     if why:
         raise PyhybridError(why)
     return 0
 
 
 def _lines(model: Model, args: argparse.Namespace) -> int:
+    pace = Pace(args.interval)
     with suppress(KeyboardInterrupt):
         while True:
-            begin, cpu = time.monotonic(), time.process_time()
-            runs = model.runs
-            model.read()
-            if model.is_begun:
-                now = model.answer(Question(most=args.most))
+            with pace:
+                runs = model.runs
+                model.read()
+                now = model.answer(Question(most=args.most)) if model.is_begun else None
+            if now:
                 now.ended = not runs
-                now.reader_s = time.process_time() - cpu
+                now.reader = pace.share
                 print(json.dumps(plain(now)), flush=True)
             if not runs:
-                return 0
-            least = (time.process_time() - cpu) / SHARE
-            pause = min(max(args.interval, least), max(args.interval, MOST_S))
-            time.sleep(max(0.0, begin + pause - time.monotonic()))
+                break
+            time.sleep(pace.pause_s)
     return 0
 
 
@@ -138,8 +200,10 @@ def plain(value: Any) -> Any:
     """Return it as JSON has it."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
     if hasattr(value, "__match_args__"):
         return {name: plain(getattr(value, name)) for name in value.__match_args__}
     return value

@@ -113,6 +113,11 @@ def word(kind: Kind) -> Callable[[str], Any]:
 DURATION = word(Duration())  # of a time, `1.5ms`, in nanoseconds
 
 
+def seconds(text: str) -> float:
+    """Return a time, of which a number alone is in seconds."""
+    return float(text) if text.replace(".", "", 1).isdecimal() else float(DURATION(text)) / 1e9
+
+
 def add_options(
     parser: argparse.ArgumentParser, options: Iterable[Option], *, defaults: bool = True
 ) -> None:

@@ -110,8 +110,12 @@ class Functions:
         self.same[number] = self._ids.setdefault(key, number)
 
     def folded(self, native: str) -> bytes:
-        """Return by number whether paths leave it out, with so much native code."""
-        return bytes(not each.is_shown(native) for each in self.rows)
+        """Return by number whether paths leave it out, with so much native code (as _columns.paths
+        has it: 1); or only below itself (4), as the kernel, whose functions are one here."""
+        return bytes(
+            4 if each.kind == IN_THE_KERNEL and each.is_shown(native) else not each.is_shown(native)
+            for each in self.rows
+        )
 
     def own(self) -> bytes:
         """Return by number whose work it is (assemble/own_work.py)."""

@@ -52,6 +52,7 @@ class State(Struct):
     level: str = FUNCTIONS
     question: Question = made(Question)
     chosen: int = 0
+    follows: object = None  # what the chosen row is of, where that is to stay chosen
     first: int = 0
     is_paused: bool = False
     typed: str | None = None  # of a text that is being typed
@@ -146,7 +147,7 @@ def screen(now: Now, state: State, width: int, height: int) -> list[Line]:
     body = _BODIES[state.level](now, state, width)
     titles, rows = body
     room = height - len(head) - len(titles) - 1
-    state.chosen = max(0, min(state.chosen, len(rows) - 1))
+    state.chosen = max(0, min(_followed(now, state), len(rows) - 1))
     if state.chosen < state.first:
         state.first = state.chosen
     state.first = max(min(state.first, len(rows) - room), state.chosen - room + 1, 0)
@@ -159,6 +160,27 @@ def screen(now: Now, state: State, width: int, height: int) -> list[Line]:
     lines += [[] for _ in range(height - 1 - len(lines))]
     lines.append(_foot(state))
     return [cut_line(line, width) for line in lines]
+
+
+def identity(now: Now, state: State) -> object:
+    """Return what the chosen row is of; None: of nothing that moves."""
+    if state.level == FUNCTIONS and state.chosen < len(now.functions):
+        return now.functions[state.chosen].number
+    if state.level == THREADS and 0 < state.chosen <= len(now.of_threads):
+        of = now.of_threads[state.chosen - 1]
+        return of.pid, of.number
+    return None
+
+
+def _followed(now: Now, state: State) -> int:
+    """Return where the chosen row is by now."""
+    if state.follows is None:
+        return state.chosen
+    if state.level == FUNCTIONS:
+        rows: list[object] = [each.number for each in now.functions]
+    else:
+        rows = [None, *((each.pid, each.number) for each in now.of_threads)]
+    return rows.index(state.follows) if state.follows in rows else state.chosen
 
 
 def _head(now: Now, state: State, width: int) -> Iterator[Line]:

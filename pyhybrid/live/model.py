@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,8 +28,9 @@ _TREND_LEAST = 3.0  # standard deviations
 
 
 class Question(Struct):
-    """Say what to show: of which processes and threads (of one process; None: all), which functions
-    (those whose name contains `text`), how many, in which order; with what waits where `idle`."""
+    """Hold what is to be shown: of which process and of which of its threads (None: all), which
+    functions (those whose name contains `text`), how many, in which order; with what waits where
+    `idle`."""
 
     pid: int | None = None
     threads: set[int] | None = None
@@ -127,7 +127,7 @@ class Now(Struct):
     ours: float = 0.0  # the profiler's own share of all time that was sampled
     notes: list[str] = made(list)
     ended: bool = False
-    reader_s: float = 0.0  # CPU time that reading and adding up took this time
+    reader: float = 0.0  # what reading takes of a processor
 
 
 class Live:
@@ -181,7 +181,6 @@ class Live:
 
     def answer(self, question: Question) -> Now:
         """Return what is known now."""
-        begin = time.process_time()
         chosen = [
             each
             for each in self.processes
@@ -205,7 +204,6 @@ class Live:
                 now.tree = _tree(parts, question.tree_of, self.functions)
             now.of_threads = [each for part in parts for each in part.threads()]
             now.of_threads.sort(key=lambda each: -each.share)
-        now.reader_s = time.process_time() - begin
         return now
 
     def _head(self, chosen: list[Process], question: Question) -> Now:

@@ -50,7 +50,7 @@ CALLS, TICKS, SINCE = 1, 3, 4  # fields of the counts
 HELD, _WAITED = 1, 2  # of the GIL
 _NATIVE, _KERNEL = 1, 2
 _OUTSIDE = bytes([1, 0, *bytes(254)])  # of a node that is not below: it is left out
-_KEPT = bytes([1, *bytes(255)])
+_KEPT = bytes([1, 0, 0, 0, 1, *bytes(251)])  # of what Functions.folded returns
 _KINDS = {NATIVE: _NATIVE, IN_THE_KERNEL: _KERNEL}
 
 

@@ -70,3 +70,13 @@ class Started:
         with suppress(UsageError):
             return spool_of_process(self.process.pid)
         return ""
+
+    def is_ending(self, spool: str) -> bool:
+        """Has the profile ended, so that the process soon does, once its files are made?"""
+        return self.spool != spool
+
+    def last_lines(self, n: int) -> list[str]:
+        """Return the last lines of its output."""
+        with suppress(OSError), open(self.log, encoding="utf-8", errors="replace") as output:
+            return output.read().splitlines()[-n:]
+        return []

@@ -5,9 +5,6 @@ Textual is an extra (`pyhybrid[live]`); nothing else imports this module.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
 from functools import cache
 
 from rich.segment import Segment
@@ -20,6 +17,7 @@ from textual.widget import Widget
 
 from pyhybrid.base.terminal_text import visible
 from pyhybrid.errors import PyhybridError
+from pyhybrid.live.freeze import Freezing
 from pyhybrid.live.functions import ALL, LIBRARIES, NO_NATIVE
 from pyhybrid.live.lines import (
     FUNCTIONS,
@@ -30,12 +28,13 @@ from pyhybrid.live.lines import (
     THREADS,
     TREE,
     State,
+    identity,
     screen,
 )
 from pyhybrid.live.model import Live, Now
+from pyhybrid.live.pace import MOST_S, Pace
 from pyhybrid.report.terminal import DIM, STRONG, WARN
 
-SHARE, MOST_S = 0.02, 10.0  # of a processor that reading may take, and how seldom it is done then
 _FASTEST_S = 0.1
 _STYLES = {
     "": Style.null(),
@@ -80,15 +79,12 @@ class Terminal(App[str]):
     CSS = "_Lines { width: 100%; height: 100%; } Screen { background: ansi_default; }"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(
-        self, model: Live, title: str, interval_s: float, freeze: Callable[[], str]
-    ) -> None:
-        """Take the model; `freeze` writes a profile and returns what to say of it."""
+    def __init__(self, model: Live, title: str, pace: Pace, freezing: Freezing) -> None:
+        """Take the model, how often to read, and what freezes."""
         super().__init__(ansi_color=True)
-        self._model, self._freeze, self._interval_s = model, freeze, interval_s
+        self._model, self._freezing, self._pace = model, freezing, pace
         self.state = State(title=title)
         self._now: Now | None = None
-        self._next = 0.0
 
     def compose(self) -> ComposeResult:
         """Make the one widget."""
@@ -101,26 +97,26 @@ class Terminal(App[str]):
         self._tick()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Draw anew."""
+        """Show the same in another size."""
         self._draw()
 
     def _tick(self) -> None:
-        cpu, begin = time.process_time(), time.monotonic()
-        runs = self._model.runs
-        try:
-            self._model.read()
-        except PyhybridError as error:
-            self.exit(str(error))
-            return
-        if self._model.is_begun and not self.state.is_paused:
-            self._answer()
-            if self._now and not runs:
-                self._now.ended = True
+        model, state = self._model, self.state
+        with self._pace:
+            runs = model.runs
+            try:
+                model.read()
+            except PyhybridError as error:
+                self.exit(str(error))
+                return
+            if model.is_begun and not state.is_paused:
+                self._answer()
+                if self._now and not runs:
+                    self._now.ended = True
+            state.message = self._freezing.step() or state.message
             self._draw()
-        if runs:
-            least = (time.process_time() - cpu) / SHARE
-            pause = max(self._interval_s, min(least, MOST_S))
-            self.set_timer(max(0.01, begin + pause - time.monotonic()), self._tick)
+        if runs or self._freezing.is_busy:
+            self.set_timer(self._pace.pause_s, self._tick)
 
     def _answer(self) -> None:
         state = self.state
@@ -160,6 +156,8 @@ class Terminal(App[str]):
             return
         else:
             self._do(key, event.character or "")
+            moved = state.chosen > 0 or key in ("up", "home", "k")
+            state.follows = identity(self._now, state) if self._now and moved else None
         if self._now and not (state.is_paused and state.level == TREE):
             self._answer()
         self._draw()
@@ -205,11 +203,11 @@ class Terminal(App[str]):
             question.idle = not question.idle
             state.message = "waiting counts, too" if question.idle else "only what runs counts"
         elif key == "f":
-            state.message = self._freeze()
+            state.message = self._freezing.begin()
         elif character in ("+", "-"):
             factor = 0.5 if character == "+" else 2.0
-            self._interval_s = max(_FASTEST_S, min(self._interval_s * factor, MOST_S))
-            state.message = f"every {self._interval_s:g} s"
+            self._pace.interval_s = max(_FASTEST_S, min(self._pace.interval_s * factor, MOST_S))
+            state.message = f"read every {self._pace.every_s:.2g} s"
         elif key == "tab":
             self._show(STEPS if state.level == FUNCTIONS else FUNCTIONS)
         elif character == "t":
@@ -224,7 +222,8 @@ class Terminal(App[str]):
             self._choose(self._now)
 
     def _show(self, level: str) -> None:
-        self.state.level, self.state.chosen, self.state.first = level, 0, 0
+        state = self.state
+        state.level, state.chosen, state.first, state.follows = level, 0, 0, None
 
     def _choose(self, now: Now) -> None:
         state, question, at = self.state, self.state.question, self.state.chosen
@@ -238,8 +237,3 @@ class Terminal(App[str]):
         elif state.level == PROCESSES and at <= len(now.processes):
             question.pid, question.threads = now.processes[at - 1].pid if at else None, None
             self._show(FUNCTIONS)
-
-
-def has_terminal() -> bool:
-    """Are standard input and output one?"""
-    return os.isatty(0) and os.isatty(1)

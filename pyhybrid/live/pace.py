@@ -1,0 +1,41 @@
+"""How often a spool is read anew: as asked, or as seldom as it takes to be no burden."""
+
+from __future__ import annotations
+
+import time
+
+MOST_S = 10.0
+
+
+class Pace:
+    """Measure what each reading takes (`with`), and when the next one is due."""
+
+    SHARE = 0.02  # of a processor that reading may take, on average
+
+    def __init__(self, interval_s: float) -> None:
+        """Read so often, if that is no burden."""
+        self.interval_s = interval_s
+        self._begin_s = self._cpu_s = self._usual_s = 0.0
+
+    def __enter__(self) -> None:
+        self._begin_s = time.monotonic()
+        self._cpu_s = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        took_s = time.process_time() - self._cpu_s
+        self._usual_s = (3 * self._usual_s + took_s) / 4 if self._usual_s else took_s
+
+    @property
+    def share(self) -> float:
+        """Return what it takes of a processor."""
+        return self._usual_s / max(self.every_s, 1e-3)
+
+    @property
+    def every_s(self) -> float:
+        """Return how often it is read."""
+        return max(self.interval_s, min(self._usual_s / self.SHARE, MOST_S))
+
+    @property
+    def pause_s(self) -> float:
+        """Return how long it is until the next one is due."""
+        return max(0.01, self._begin_s + self.every_s - time.monotonic())
