@@ -82,15 +82,15 @@ class Live:
 
     def run(self, args: argparse.Namespace) -> int:
         """Show; returns the exit code.  Raises PyhybridError."""
-        words = args.words
-        if not words:
+        program = args.program
+        if not program:
             raise UsageError("what to show is missing: a process, a prefix, or a program")
         if not args.json:
             _check_terminal()
-        if len(words) == 1 and (path := spool_of_run(words[0])):
+        if len(args.words) == 1 and (path := spool_of_run(program[0])):
             return _show(path, args)
-        if words[-1].isdecimal() and not os.path.lexists(words[-1]):
-            pid = int(words[-1])
+        if len(program) == 1 and program[0].isdecimal() and not os.path.lexists(program[0]):
+            pid = int(program[0])
             if path := spool_of_process(pid):
                 return _show(path, args)
             return _attached(pid, args)

@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     Where it `divides`, `--` is a word between others, DIVIDER, and options may stand on both sides;
     but behind the first one are words of other command lines, `args.rest`, where the option
     `rest_with` stands before it.  Where it `passes_on`, all words that are none of its options are
-    those of a run, or of `pyhybrid attach`: `args.words`.
+    those of a run, or of `pyhybrid attach`: `args.words`, with `args.program` behind options.
     """
 
     divides = passes_on = False
@@ -44,9 +44,9 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse's."""
         if self.passes_on:
-            ours, others = self._split(args)
+            ours, others, program = self._split(args)
             found = super().parse_args(ours, namespace)
-            found.words = others
+            found.words, found.program = [*others, *program], program
             return found
         if not self.divides:
             return super().parse_args(args, namespace)
@@ -58,8 +58,8 @@ class Parser(argparse.ArgumentParser):
         words = [DIVIDER if each == "--" else each for each in args]
         return self.parse_intermixed_args(words, namespace)
 
-    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
-        """Return our options with their values, and all other words."""
+    def _split(self, words: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """Return our options with their values, others, and what comes behind options."""
         options, program = split(words, tuple(self._flags_with_values()))
         ours, others, at = list[str](), list[str](), 0
         while at < len(options):
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
             end = at + 2 if takes else at + 1
             (others if known is None else ours).extend(options[at:end])
             at = end
-        return ours, [*others, *program]
+        return ours, others, program
 
     def _flags_with_values(self) -> set[str]:
         actions = self._option_string_actions
