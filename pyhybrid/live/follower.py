@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from zlib import adler32
 
-from pyhybrid._columns import SPOOL_MARK, SPOOL_REPLACED, exact_counts
+from pyhybrid._columns import SPOOL_MARK, SPOOL_REPLACED
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.capture.jit_files import stat_fields
 from pyhybrid.errors import PyhybridError
-from pyhybrid.spool import EXACT_COUNT, HALF, HEADER, RECORD, TYPE
+from pyhybrid.spool import HALF, HEADER, RECORD, TYPE
 from pyhybrid.spool.content import Chunk, Spool
 from pyhybrid.spool.decoders import DECODERS
 from pyhybrid.spool.reader import check_header, name_main_thread
@@ -56,12 +56,13 @@ class _Segment(Struct):
 
 
 class Taken(Struct):
-    """Hold what came since the last reading: how many periods of samples, by thread and place; and
-    watched calls, by the exact half's thread."""
+    """Hold what came since the last reading: how many periods of samples, by thread and place; by
+    the exact half's thread watched calls; and counts that changed."""
 
     weights: dict[int, Counter[int]] = made(dict)
     samples: int = 0
     watched: dict[int, list[tuple[int, ...]]] = made(dict)
+    counted: list[tuple[int, int, memoryview]] = made(list)  # as Spool.counted
 
 
 class Follower:
@@ -76,9 +77,6 @@ class Follower:
             raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
         self.spool = Spool(path, 0)
         self.committed = 0
-        self.changed: set[int] = (
-            set()
-        )  # threads of the exact half whose counts the last reading took
         self.is_first = True
         self._at = HEADER.size
         self._stuck = -1  # what begins there is no whole record, yet
@@ -220,13 +218,7 @@ class Follower:
             if found is not None:
                 self._decode(place.kind, found)
         spool = self.spool
-        self.changed = {thread for thread, _, _ in spool.counted}
-        for thread, first, rows in spool.counted:
-            counts = spool.exact_counts.setdefault(thread, bytearray())
-            lacks = first * EXACT_COUNT.size + len(rows) - len(counts)
-            counts += bytes(max(0, lacks))
-            exact_counts(counts, first, rows)
-        spool.counted.clear()
+        taken.counted, spool.counted = spool.counted, []
         for row in spool.sums:
             taken.weights.setdefault(row.thread, Counter())[row.place] += row.weight
             taken.samples += row.samples
@@ -267,11 +259,3 @@ def _count(chunk: Chunk, weights: Counter[int]) -> None:
     weights.update(chunk.place)
     for index, weight in zip(chunk.weights[::2], chunk.weights[1::2], strict=True):
         weights[chunk.place[index]] += weight - 1
-
-
-def counts_column(counts: bytearray, field: int, n: int) -> memoryview:
-    """Return a field of 8 bytes of the first `n` of a thread's nodes, as int64: 0 raised and
-    seeded, 1 calls, 2 resumes, 3 ticks, 4 since when one runs."""
-    size = n * EXACT_COUNT.size
-    rows = memoryview(bytes(counts[:size]).ljust(size, b"\0")).cast("q")
-    return memoryview(rows[field :: EXACT_COUNT.size // 8].tobytes()).cast("q")

@@ -7,6 +7,7 @@ ones of a library together; until then, and where there is no symbol, they have 
 from __future__ import annotations
 
 import os
+import time
 from array import array
 from collections.abc import Hashable, Iterable
 
@@ -56,8 +57,11 @@ from pyhybrid.views.labels import shorten_native
 
 PYTHON, NATIVE, IN_THE_KERNEL, REGION, PSEUDO = "python", "native", "kernel", "region", "pseudo"
 ALL, LIBRARIES, NO_NATIVE = "all", "libraries", "none"  # which native functions paths have
+IS_NATIVE, IS_KERNEL = 1, 2
+_KINDS = {NATIVE: IS_NATIVE, IN_THE_KERNEL: IS_KERNEL}
 _CODE_MASK = (1 << 32) - 1
 _NAMED_AT_ONCE = 2000
+_NAMED_EVERY_S, _AT_ONCE_TIMES = 3.0, 3  # how often symbols are looked up, after so many times
 _FOLDED = 1  # a function of the table that no path shows
 _UNKNOWN = Code(0, 0, "[unknown python]", "", b"")
 
@@ -90,10 +94,14 @@ class Functions:
     """
 
     def __init__(self) -> None:
-        self.rows = [Function(PSEUDO, ""), Function(PSEUDO, "", is_folded=True)]
-        self.same = array("I", [0, _FOLDED])
+        self.rows: list[Function] = []
+        self.same = array("I")
         self.n_changes = 0
         self._ids: dict[Hashable, int] = {}
+        self._folded = {native: bytearray() for native in (ALL, LIBRARIES, NO_NATIVE)}
+        self._own, self._kinds = bytearray(), bytearray()
+        self.number(None, Function(PSEUDO, ""))
+        self.number(_FOLDED, Function(PSEUDO, "", is_folded=True))
 
     def number(self, key: Hashable, function: Function) -> int:
         """Return the function's number, which `key` identifies."""
@@ -102,24 +110,43 @@ class Functions:
             number = self._ids[key] = len(self.rows)
             self.rows.append(function)
             self.same.append(number)
+            for column in (*self._folded.values(), self._own, self._kinds):
+                column.append(0)
+            self.changed(number)
         return number
 
     def show_as(self, number: int, key: Hashable) -> None:
         """Show it as the one that has the `key`, if there is one by now; else it gets that key."""
-        self.n_changes += 1
         self.same[number] = self._ids.setdefault(key, number)
 
-    def folded(self, native: str) -> bytes:
+    def changed(self, number: int) -> None:
+        """Note that what is known of a function has changed."""
+        self.n_changes += 1
+        row = self.rows[number]
+        for native, folded in self._folded.items():
+            folded[number] = _folded(row, native)
+        self._own[number], self._kinds[number] = row.own, _KINDS.get(row.kind, 0)
+
+    def folded(self, native: str) -> bytearray:
         """Return by number whether paths leave it out, with so much native code (as _columns.paths
         has it: 1); or only below itself (4), as the kernel, whose functions are one here."""
-        return bytes(
-            4 if each.kind == IN_THE_KERNEL and each.is_shown(native) else not each.is_shown(native)
-            for each in self.rows
-        )
+        return self._folded[native]
 
-    def own(self) -> bytes:
+    @property
+    def own(self) -> bytearray:
         """Return by number whose work it is (assemble/own_work.py)."""
-        return bytes(each.own for each in self.rows)
+        return self._own
+
+    @property
+    def kinds(self) -> bytearray:
+        """Return by number whether it is native code (IS_NATIVE) or the kernel (IS_KERNEL)."""
+        return self._kinds
+
+
+def _folded(row: Function, native: str) -> int:
+    if row.kind == IN_THE_KERNEL and row.is_shown(native):
+        return 4
+    return not row.is_shown(native)
 
 
 class Words:
@@ -132,6 +159,7 @@ class Words:
         self._called_by: dict[int, str] = {}  # functions -> the name by which Python called them
         self._symbolizer: Symbolizer | None = None
         self._opened: dict[tuple[str, str | None], Symbols] = {}
+        self._n_times, self._named_at = 0, 0.0
         self.notes: list[str] = []
 
     def is_phantom(self, word: int) -> bool:
@@ -226,9 +254,13 @@ class Words:
     def name(self) -> int:
         """Name native functions that have no name yet, so many at most; returns how many are
         left."""
+        now = time.monotonic()
+        if self._n_times >= _AT_ONCE_TIMES and now - self._named_at < _NAMED_EVERY_S:
+            return len(self._nameless)
         batch = dict(list(self._nameless.items())[:_NAMED_AT_ONCE])
         if not batch:
             return 0
+        self._n_times, self._named_at = self._n_times + 1, now
         if self._symbolizer is None:
             load, demangle = self._loader()
             self._symbolizer = Symbolizer(self._spool, load, demangle)
@@ -266,7 +298,7 @@ class Words:
             if not row.is_folded and module is not None:
                 row.name = name
                 functions.show_as(number, (path, module.build_id, name))
-            functions.n_changes += 1
+            functions.changed(number)
             return
         row.name = shorten_native(found.name)
         row.is_folded = is_plumbing(file, found.symbol) or is_wrapper(row.name)
@@ -276,3 +308,4 @@ class Words:
             row.own = 0 if self._spool.meta.get("other_tools") else OURS
         if module is not None:
             functions.show_as(number, (path, module.build_id, row.name))
+        functions.changed(number)

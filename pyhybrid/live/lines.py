@@ -268,7 +268,7 @@ def _steps(now: Now, state: State, width: int) -> _Body:
         why = "no steps are known: an optimizer or a model of PyTorch makes them, where calls are"
         return [[(f"{why} counted (Tab: functions)", DIM)]], []
     rows: list[Line] = [
-        [(f"{steps.n:,} steps {steps.kind} since it is watched", STRONG)],
+        [(f"the last {steps.n:,} steps {steps.kind}, {steps.steps_per_s:.3g} a second", STRONG)],
         [(f"{'':14}{'median':>10}{'last':>10}{'share':>8}", DIM)],
         [(f"{'step':14}{time_text(steps.median_s):>10}{time_text(steps.last_s):>10}", "")],
     ]

@@ -19,9 +19,9 @@ from pyhybrid.base.structs import Struct, made
 from pyhybrid.capture.children import PART
 from pyhybrid.errors import PyhybridError
 from pyhybrid.live.functions import LIBRARIES, Function, Functions
-from pyhybrid.live.process import HELD, Moment, Process, Weights, plus
+from pyhybrid.live.process import HELD, Moment, Process, plus
 from pyhybrid.live.steps import StepsNow
-from pyhybrid.options.table import SAMPLING
+from pyhybrid.spool.content import Ticks
 
 WINDOW_S = 5.0
 _TREND_LEAST = 3.0  # standard deviations
@@ -241,23 +241,13 @@ class Live:
         sums = dict(first.columns)
         for part in others:
             sums = {name: plus(each, part.columns[name]) for name, each in sums.items()}
-        rows, text = self.functions.rows, question.text.lower()
-        seen = {n for name in ("total", "total_all", "calls") for n in rows_from(sums[name], 1)}
-        shown = [
-            number
-            for number in seen
-            if number
-            and rows[number].is_shown(question.native)
-            and text in rows[number].name.lower()
-        ]
-        key = _key(question.sort, sums)
-        most = question.most or len(shown)
+        rows = self.functions.rows
         window_s = max(part.window_s for part in parts)
         unit_s, tick_s = first.unit_ns / 1e9, first.tick_ns / 1e9
         all_now = sum(part.all for part in parts) or 1
         all_later = sum(part.all_later for part in parts)
-        for number in heapq.nsmallest(most, shown, key=lambda n: (-key(n), rows[n].name, n)):
-            of = {name: column[number] for name, column in sums.items()}
+        for number in self._in_order(sums, question):
+            of = {name: int(column[number]) for name, column in sums.items()}
             total, is_counted = of["total"] or 1, of["calls"] > 0
             calls, ticks = of["calls"] - of["calls_0"], of["ticks"] - of["ticks_0"]
             earlier = of["own"] - of["own_later"]
@@ -278,6 +268,27 @@ class Live:
                 _trend(earlier, of["own_later"], all_now - all_later, all_later),
             )
 
+    def _in_order(self, sums: dict[str, memoryview], question: Question) -> list[int]:
+        """Return the first functions by what is asked; those that have none of that come last."""
+        rows, text = self.functions.rows, question.text.lower()
+        key = _key(question.sort, sums)
+        found: list[int] = []
+        seen: set[int] = set()
+        for name in (_COLUMNS_OF.get(question.sort, question.sort), "own_all", "calls"):
+            new = [
+                number
+                for number in rows_from(sums[name], 1)
+                if number not in seen
+                and rows[number].is_shown(question.native)
+                and (not text or text in rows[number].name.lower())
+            ]
+            most = (question.most or len(new) + len(found)) - len(found)
+            found += heapq.nsmallest(most, new, key=lambda n: (-key(n), rows[n].name, n))
+            seen.update(new)
+            if question.most and len(found) >= question.most:
+                break
+        return found
+
 
 class _Part:
     """Hold what one process has, in columns by function, in units of `unit_ns`: periods of samples,
@@ -286,56 +297,51 @@ class _Part:
     def __init__(self, process: Process, question: Question, n: int) -> None:
         """Add it up for `n` functions."""
         self.process, self._n = process, n
-        ticks, meta = process.ticks, process.spool.meta
+        ticks = Ticks(process.spool)
         self.tick_ns = ticks.multiply / ticks.divide
-        now, before = process.now, process.before
+        now, before, base = process.now, process.before, process.base
         self.window_s = max((now.time_ns - before.time_ns) / 1e9, 1e-3)
-        base, middle_ns = process.base, (now.time_ns + before.time_ns) // 2
-        of_now, of_before, of_base = (process.counted(each, n) for each in (now, before, base))
         self.columns = {
-            "calls": of_now[0],
-            "calls_0": of_before[0],
-            "calls_base": of_base[0],
-            "ticks": of_now[1],
-            "ticks_0": of_before[1],
+            "calls": process.shown(now.calls, n),
+            "calls_0": process.shown(before.calls, n),
+            "calls_base": process.shown(base.calls, n),
+            "ticks": process.shown(now.ticks, n),
+            "ticks_0": process.shown(before.ticks, n),
         }
-        self.is_sampled = meta.get("mode") in SAMPLING
-        asked = question.threads if question.pid is not None else None, question.idle
-        self.recent = process.recent(*asked)
-        if self.is_sampled:
-            self.unit_ns = float(meta["period_ns"])
-            self._add_samples(process.recent(*asked, middle_ns), process.since(*asked))
+        self.asked = question.threads if question.pid is not None else None, question.idle
+        self.recent = process.recent(*self.asked)
+        self.all, self.all_later = self.recent.all, self.recent.all_later
+        if process.is_sampled:
+            self.unit_ns = float(process.spool.meta["period_ns"])
+            self._add_samples()
         else:
             self.unit_ns = self.tick_ns
-            self._add_times(of_now, of_before, of_base)
+            self._add_times()
 
-    def _add_samples(self, later: Weights, since: Weights) -> None:
+    def _add_samples(self) -> None:
         process, n, recent = self.process, self._n, self.recent
         own, total = process.sums(recent.own, n)
-        own_all, total_all = process.sums(since.own, n)
+        own_all, total_all = process.sums(process.since(*self.asked), n)
         self.columns |= {"own": own, "total": total, "own_all": own_all, "total_all": total_all}
-        for name, of_nodes in (
-            ("native", recent.native),
-            ("kernel", recent.kernel),
-            ("held", recent.held),
-        ):
+        kinds = {"native": recent.native, "kernel": recent.kernel, "held": recent.held}
+        for name, of_nodes in kinds.items():
             self.columns[name] = process.sums(of_nodes, n)[1]
-        self.columns["own_later"] = add_up(process.tree.function, later.own, n)
-        self.all, self.all_later = recent.all, later.all
+        self.columns["own_later"] = add_up(process.tree.function, recent.later, n)
 
-    def _add_times(self, *moments: list[memoryview]) -> None:
-        now, before, base = (
-            (array("q", map(sub, ticks, called)), outer) for _, ticks, outer, called in moments
-        )
-        nothing = memoryview(array("q", bytes(8 * self._n)))
-        more = dict.fromkeys(("native", "kernel", "held", "own_later"), nothing)
-        names = ("own", before[0]), ("own_all", base[0])
-        more |= {name: memoryview(array("q", map(sub, now[0], each))) for name, each in names}
-        names_of_total = ("total", before[1]), ("total_all", base[1])
-        for name, each in names_of_total:
-            more[name] = memoryview(array("q", map(sub, now[1], each)))
-        self.columns |= more
-        self.all, self.all_later = sum(more["own"][1:]), 0
+    def _add_times(self) -> None:
+        process, n = self.process, self._n
+        nothing = memoryview(array("q", bytes(8 * n)))
+        self.columns |= dict.fromkeys(("native", "kernel", "held", "own_later"), nothing)
+
+        def of(moment: Moment, which: int) -> memoryview:
+            return process.shown(moment.times[which], n) if moment.times else nothing
+
+        for which, name in enumerate(("own", "total")):
+            now = of(process.now, which)
+            for key, before in ((name, process.before), (f"{name}_all", process.base)):
+                less = of(before, which)
+                self.columns[key] = memoryview(array("q", map(sub, now, less)))
+        self.all, self.all_later = sum(self.columns["own"][2:]), 0
 
     @property
     def held_s(self) -> float:
@@ -371,37 +377,35 @@ class _Merged(Struct):
 
     own: int = 0
     total: int = 0
-    calls: int = 0
+    calls_per_s: float = 0.0
     children: dict[int, _Merged] = made(dict)
 
 
 def _tree(parts: list[_Part], number: int, functions: Functions) -> TreeNow:
     root, callers = _Merged(), Counter[int]()
     for part in parts:
-        below = part.process.below(number, part.recent)
+        below = part.process.below(number, *part.asked)
         callers.update(below.callers)
         least = _LEAST * (below.total[1] if len(below.total) > 1 else 0)
         merged = {0: root}
         for node in range(1, len(below.parent)):
             above = merged.get(below.parent[node])
-            calls = below.calls[node] - _at(below.calls_before, node)
-            if above is None or (below.total[node] < least and not (calls and node == 1)):
+            rate = below.calls_per_s.get(node, 0.0)
+            if above is None or (below.total[node] < least and node != 1):
                 continue
             it = above.children.setdefault(below.function[node], _Merged())
             it.own += below.own[node]
             it.total += below.total[node]
-            it.calls += calls
+            it.calls_per_s += rate
             merged[node] = it
     all_now = sum(part.all for part in parts) or 1
-    window_s = max(part.window_s for part in parts)
     rows = functions.rows
     result = TreeNow()
 
     def walk(node: _Merged, depth: int) -> None:
         for child, it in sorted(node.children.items(), key=lambda item: -item[1].total):
-            rate = it.calls / window_s if it.calls else None
-            branch = Branch(depth, rows[child], it.own / all_now, it.total / all_now, rate)
-            result.below.append(branch)
+            shares = it.own / all_now, it.total / all_now
+            result.below.append(Branch(depth, rows[child], *shares, it.calls_per_s or None))
             if depth < _DEEPEST:
                 walk(it, depth + 1)
 
@@ -411,19 +415,25 @@ def _tree(parts: list[_Part], number: int, functions: Functions) -> TreeNow:
     return result
 
 
-def _at(column: memoryview, row: int) -> int:
-    return int(column[row]) if row < len(column) else 0
+# Of what it is sorted by: the column that has something wherever that has.
+_COLUMNS_OF = {
+    "own_s": "own_all",
+    "total_s": "total_all",
+    "gil": "held",
+    "calls_per_s": "calls",
+    "mean_s": "calls",
+}
 
 
 def _key(sort: str, sums: dict[str, memoryview]) -> Callable[[int], float]:
+    calls, own = sums["calls"], sums["own_all"]
     if sort == "calls_per_s":
-        calls, before = sums["calls"], sums["calls_0"]
+        before = sums["calls_0"]
         return lambda number: calls[number] - before[number]
     if sort == "mean_s":
-        calls, ticks = sums["calls"], sums["ticks"]
+        ticks = sums["ticks"]
         return lambda number: ticks[number] / calls[number] if calls[number] else 0.0
-    names = {"own_s": "own_all", "total_s": "total_all", "gil": "held"}
-    column, own = sums[names.get(sort, sort)], sums["own_all"]
+    column = sums[_COLUMNS_OF.get(sort, sort)]
     return lambda number: column[number] + own[number] / (own[number] + 1)
 
 

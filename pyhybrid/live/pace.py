@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 MOST_S = 10.0
+_BURST_S = 1.0  # of CPU time, that it may take at once: names of a large library
 
 
 class Pace:
@@ -15,14 +16,17 @@ class Pace:
     def __init__(self, interval_s: float) -> None:
         """Read so often, if that is no burden."""
         self.interval_s = interval_s
-        self._begin_s = self._cpu_s = self._usual_s = 0.0
+        self._begin_s, self._cpu_s, self._usual_s = time.monotonic(), 0.0, 0.0
+        self._left_s = _BURST_S
 
     def __enter__(self) -> None:
-        self._begin_s = time.monotonic()
-        self._cpu_s = time.process_time()
+        now = time.monotonic()
+        self._left_s = min(_BURST_S, self._left_s + self.SHARE * (now - self._begin_s))
+        self._begin_s, self._cpu_s = now, time.process_time()
 
     def __exit__(self, *_: object) -> None:
         took_s = time.process_time() - self._cpu_s
+        self._left_s -= took_s
         self._usual_s = (3 * self._usual_s + took_s) / 4 if self._usual_s else took_s
 
     @property
@@ -33,7 +37,8 @@ class Pace:
     @property
     def every_s(self) -> float:
         """Return how often it is read."""
-        return max(self.interval_s, min(self._usual_s / self.SHARE, MOST_S))
+        least = self._usual_s / self.SHARE if self._left_s < _BURST_S / 2 else 0.0
+        return max(self.interval_s, min(least, MOST_S))
 
     @property
     def pause_s(self) -> float:

@@ -1,7 +1,7 @@
 """One process that is followed: its calls as a tree, and what of it ran in the last seconds.
 
-All trees of the spool (the stacks' and those of each thread that calls were counted of) are one
-here, function by function, without plumbing.  It is made anew where a path or a name came; figures
+The tree is that of the stacks, function by function, without plumbing; with the counted calls of
+all threads where they are asked for by path.  It is made anew where a path or a name came; figures
 are added up along it by passes in C (_columns), so that a reading takes a few milliseconds.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter, deque
-from collections.abc import Buffer, Iterable, Iterator
+from collections.abc import Buffer, Iterator
 from typing import NamedTuple
 
 from pyhybrid._columns import (
@@ -25,45 +25,43 @@ from pyhybrid._columns import (
     nearest,
     outermost,
     paths,
-    rows_from,
     shift,
     take,
 )
 from pyhybrid.assemble.own_work import own_rows
-from pyhybrid.base.structs import Struct
-from pyhybrid.live.follower import Follower, counts_column
+from pyhybrid.base.structs import Struct, made
+from pyhybrid.live.counts import Counts
+from pyhybrid.live.follower import Follower
 from pyhybrid.live.functions import (
     ALL,
-    IN_THE_KERNEL,
+    IS_KERNEL,
+    IS_NATIVE,
     LIBRARIES,
-    NATIVE,
     Function,
     Functions,
     Words,
 )
-from pyhybrid.live.steps import LastSteps
+from pyhybrid.live.steps import MOST_CALLS, LastSteps
+from pyhybrid.options.table import SAMPLING
 from pyhybrid.spool.content import Ticks
 from pyhybrid.tables import WatchedCall
 from pyhybrid.views.call_tree.folded_tree import INSIDE
 
-CALLS, TICKS, SINCE = 1, 3, 4  # fields of the counts
 HELD, _WAITED = 1, 2  # of the GIL
-_NATIVE, _KERNEL = 1, 2
 _OUTSIDE = bytes([1, 0, *bytes(254)])  # of a node that is not below: it is left out
 _KEPT = bytes([1, 0, 0, 0, 1, *bytes(251)])  # of what Functions.folded returns
-_KINDS = {NATIVE: _NATIVE, IN_THE_KERNEL: _KERNEL}
 
 
 class Tree(Struct):
-    """Hold the tree: by row of the stacks and of each exact thread the node, by node its parent and
-    function, and whether it is the outermost of a recursion."""
+    """Hold the tree: by row of the stacks, and of each exact thread if it has these, the node; by
+    node its parent and function, and whether it is the outermost of a recursion."""
 
     of_stack: memoryview
     of_exact: dict[int, memoryview]
     parent: memoryview
     function: memoryview
     is_outermost: memoryview
-    kind: memoryview  # by row of the stacks: what runs there, _NATIVE, _KERNEL
+    kind: memoryview  # by row of the stacks: what runs there, IS_NATIVE, IS_KERNEL
     ours: set[int]  # rows of the stacks
 
 
@@ -73,20 +71,28 @@ class Moment(NamedTuple):
     time_ns: int  # of the process's round
     weights: dict[int, Counter[int]]  # periods, by thread and place
     samples: int
-    counts: dict[int, tuple[memoryview, memoryview]]  # calls and ticks, by the exact half's thread
+    calls: array[int]  # by function, as what follows
+    ticks: array[int]
+    times: tuple[array[int], array[int]] | None  # own and total ticks, where nothing is sampled
     cpu_ns: int
     lost: int
 
 
+_BEGIN = Moment(0, {}, 0, array("q"), array("q"), None, 0, 0)
+
+
 class Weights(Struct):
-    """Hold periods by node, in columns of int64, of what ran; `waiting` of what was off the CPU."""
+    """Hold periods by node, in columns of int64, of what ran; `waiting` of what was off the CPU;
+    `later`: of the later half of the window."""
 
     own: array[int]
     held: array[int]
     native: array[int]
     kernel: array[int]
+    later: array[int]
     all: int = 0
     all_held: int = 0
+    all_later: int = 0
     waited: int = 0
     waiting: int = 0
     ours: int = 0
@@ -100,9 +106,28 @@ class Below(Struct):
     function: memoryview
     own: memoryview
     total: memoryview
-    calls: memoryview
-    calls_before: memoryview
+    calls_per_s: dict[int, float]
     callers: Counter[int]
+
+
+class _Since(Struct):
+    """Hold periods since the begin, or a reset, by row of the stacks: of what ran, and what waited;
+    and the same by thread and place."""
+
+    ran: array[int] = made(lambda: array("q"))
+    waited: array[int] = made(lambda: array("q"))
+    places: dict[int, Counter[int]] = made(dict)
+
+    def add(self, taken: dict[int, Counter[int]], n_rows: int) -> None:
+        """Add samples."""
+        for column in (self.ran, self.waited):
+            column.frombytes(bytes(8 * max(0, n_rows - len(column))))
+        for thread, weights in taken.items():
+            self.places.setdefault(thread, Counter()).update(weights)
+            for place, weight in weights.items():
+                row = place & STACK_MASK
+                if row < n_rows:
+                    (self.waited if place & WAITS else self.ran)[row] += weight
 
 
 class Process:
@@ -117,14 +142,17 @@ class Process:
         self._words = Words(self.spool, functions)
         self._stack_functions = array("I", [0])
         self._exact_functions: dict[int, array[int]] = {}
+        self._counts = Counts()
         self._tree: Tree | None = None
         self._made_of: tuple[object, ...] = ()
         self.native = LIBRARIES  # which native functions the tree has
         self.moments: deque[Moment] = deque()  # of the window
-        self.now = self.before = Moment(0, {}, 0, {}, 0, 0)  # the last one; that before the window
-        self._since: dict[int, Counter[int]] = {}
-        self.base = self.before  # that of the begin, or of the last reset
-        self.steps = LastSteps()
+        self.now = self.before = _BEGIN  # the last one; that before the window
+        self.base = _BEGIN  # that of the begin, or of the last reset
+        self._since = _Since()
+        self._watched: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=MOST_CALLS)
+        self._steps = LastSteps()
+        self._of_paths: deque[tuple[int, dict[int, array[int]]]] = deque()  # calls, at some times
 
     def close(self) -> None:
         """Close the spool."""
@@ -135,21 +163,32 @@ class Process:
         """Return what could not be read of libraries."""
         return self._words.notes
 
+    @property
+    def is_sampled(self) -> bool:
+        """Does it have samples?  Else times are those of calls."""
+        return self.spool.meta.get("mode") in SAMPLING
+
+    @property
+    def last_ticks(self) -> int:
+        """Return up to when calls that run did so."""
+        return self.spool.clocks[-1][0] if self.spool.clocks else 0
+
     def read(self) -> None:
         """Take what is new.  Raises PyhybridError."""
         taken = self.follower.read()
         spool = self.spool
         self._take_rows()
-        for thread, calls in taken.watched.items():
-            self.steps.add(self._watched(thread, calls))
-        counts = self._counts()
+        for thread, watched in taken.watched.items():
+            self._watched.extend((thread, call) for call in watched[-MOST_CALLS:])
+        functions = self._exact_functions
+        self._counts.take(taken.counted, functions, len(self._functions.rows))
+        calls, ticks = self._counts.now(self.last_ticks, functions)
+        times = None if self.is_sampled or not self.follower.is_begun else self._times()
         cpu_ns = sum(each.cpu_ns for each in spool.counters.values())
         lost = sum(sum(each.lost_weight) for each in spool.counters.values())
         clock = spool.clocks[-1][1] if spool.clocks else time.monotonic_ns()
-        moment = Moment(clock, taken.weights, taken.samples, counts, cpu_ns, lost)
-        for thread, weights in taken.weights.items():
-            self._since.setdefault(thread, Counter()).update(weights)
-        self._add(moment)
+        self._since.add(taken.weights, len(self._stack_functions))
+        self._add(Moment(clock, taken.weights, taken.samples, calls, ticks, times, cpu_ns, lost))
 
     def _add(self, moment: Moment) -> None:
         """Make it the last one of the window; what came before that is no part of it."""
@@ -164,44 +203,25 @@ class Process:
         while len(self.moments) > 1 and self.moments[0].time_ns <= moment.time_ns - self._window_ns:
             self.before = self.moments.popleft()
 
-    def _watched(
-        self, thread: int, calls: list[tuple[int, ...]]
-    ) -> Iterator[tuple[Function, WatchedCall]]:
+    def reset(self) -> None:
+        """Count what is shown of the whole run from now on."""
+        self._since = _Since()
+        self.base = self.now
+
+    @property
+    def steps(self) -> LastSteps:
+        """Return the last steps of a training, or of inference."""
+        self._steps.add(self._watched_calls())
+        self._watched.clear()
+        return self._steps
+
+    def _watched_calls(self) -> Iterator[tuple[Function, WatchedCall]]:
         ticks, rows = Ticks(self.spool), self._functions.rows
-        known = self._exact_functions.get(thread, array("I"))
-        for since, until, cpu_since, cpu_until, node, *how in calls:
+        for thread, (since, until, cpu_since, cpu_until, node, *how) in self._watched:
+            known = self._exact_functions[thread]
             if 0 < node < len(known):
                 times = ticks.time(since), ticks.time(until), cpu_since, cpu_until
                 yield rows[known[node]], WatchedCall(thread, node, *times, *how)
-
-    def _counts(self) -> dict[int, tuple[memoryview, memoryview]]:
-        spool, counts = self.spool, dict[int, tuple[memoryview, memoryview]]()
-        before = self.now.counts
-        for thread, words in spool.exact_words.items():
-            n, rows = len(words), spool.exact_counts.setdefault(thread, bytearray())
-            since = counts_column(rows, SINCE, n)
-            running = rows_from(since, 1)
-            of_before = before.get(thread, (b"", b""))
-            is_new = thread in self.follower.changed or len(of_before[0]) != n or len(running)
-            counts[thread] = (
-                (counts_column(rows, CALLS, n), self._ticks(rows, n, since, running))
-                if is_new
-                else before[thread]
-            )
-        return counts
-
-    def _ticks(self, rows: bytearray, n: int, since: memoryview, running: memoryview) -> memoryview:
-        """Return how long each node ran, with what runs."""
-        ticks = array("q", counts_column(rows, TICKS, n).tobytes())
-        last = self.spool.clocks[-1][0] if self.spool.clocks else 0
-        for row in running:
-            ticks[row] += max(0, last - since[row])
-        return memoryview(ticks)
-
-    def reset(self) -> None:
-        """Count what is shown of the whole run from now on."""
-        self._since.clear()
-        self.base = self.now
 
     # --- the tree ---------------------------------------------------------------------------------
 
@@ -211,9 +231,8 @@ class Process:
         self._stack_functions += words.of_stacks(spool.words[known:])
         for row in range(known, len(spool.words)):
             parent = spool.parents[row]
-            if NATIVE_LIMIT <= spool.words[row] < PSEUDO_LIMIT and words.is_phantom(
-                spool.words[parent]
-            ):
+            is_python = NATIVE_LIMIT <= spool.words[row] < PSEUDO_LIMIT
+            if is_python and words.is_phantom(spool.words[parent]):
                 self._stack_functions[parent] = 1
         for thread, of_thread in spool.exact_words.items():
             found = self._exact_functions.setdefault(thread, array("I", [0]))
@@ -222,32 +241,26 @@ class Process:
 
     @property
     def tree(self) -> Tree:
-        """Return it, made anew if it must be."""
-        of_exact = self._exact_functions
-        made_of = (
-            self.native,
-            self._functions.n_changes,
-            len(self._stack_functions),
-            *map(len, of_exact.values()),
-        )
+        """Return that of the stacks, made anew if it must be."""
+        made_of = self.native, self._functions.n_changes, len(self._stack_functions)
         if self._tree is None or made_of != self._made_of:
             self._tree, self._made_of = self._planted(), made_of
         return self._tree
 
-    def _planted(self) -> Tree:
+    def _planted(self, *, with_exact: bool = False) -> Tree:
         spool, functions = self.spool, self._functions
-        same = functions.same
         parents, numbers = array("I"), array("I")
         slices: dict[int, slice] = {}
         trees = [(0, spool.parents, self._stack_functions)]
-        trees += [(t, spool.exact_parents[t], f) for t, f in self._exact_functions.items()]
+        if with_exact:
+            trees += [(t, spool.exact_parents[t], f) for t, f in self._exact_functions.items()]
         for thread, of_tree, labels in trees:
             begin = len(numbers)
             parents.frombytes(shift(of_tree, begin).cast("B"))
             parents[begin] = 0
             numbers += labels
             slices[thread] = slice(begin, len(numbers))
-        shown = take(same, numbers)
+        shown = take(functions.same, numbers)
         how = bytearray(take(functions.folded(self.native), shown))
         for each in slices.values():
             how[each.start] = 1
@@ -260,45 +273,39 @@ class Process:
             function,
             outermost(parent, function, b"\1" * len(parent)),
             self._kinds(shown[stacks]),
-            own_rows(spool.parents, take(functions.own(), shown[stacks])),
+            own_rows(spool.parents, take(functions.own, shown[stacks])),
         )
 
     def _kinds(self, shown: memoryview) -> memoryview:
         """Return of the stacks' rows of what kind what runs there is: plumbing is its caller's."""
-        functions = self._functions
-        kept = functions.folded(ALL).translate(_KEPT)
-        kinds = bytes(_KINDS.get(each.kind, 0) for each in functions.rows)
+        kept = self._functions.folded(ALL).translate(_KEPT)
         rows = nearest(self.spool.parents, take(kept, shown))
-        return take(take(kinds, shown), rows)
+        return take(take(self._functions.kinds, shown), rows)
 
     # --- figures ----------------------------------------------------------------------------------
 
-    def weights(
-        self, parts: Iterable[dict[int, Counter[int]]], threads: set[int] | None, idle: bool
-    ) -> Weights:
-        """Add up samples by node, of these threads, or all; with what waits where `idle`."""
-        tree = self.tree
+    def recent(self, threads: set[int] | None, idle: bool, tree: Tree | None = None) -> Weights:
+        """Add up the window's samples by node, of these threads, or all; with what waits where
+        `idle`."""
+        tree = tree or self.tree
         n = 8 * len(tree.parent)
-        zeros = [array("q", bytes(n)) for _ in range(4)]
-        result = Weights(zeros[0], zeros[1], zeros[2], zeros[3])
-        by_kind = {_NATIVE: result.native, _KERNEL: result.kernel}
-        own, held, of_stack, kind, ours = (
-            result.own,
-            result.held,
-            tree.of_stack,
-            tree.kind,
-            tree.ours,
-        )
-        for part in parts:
-            for thread, of_thread in part.items():
+        own, held, native, kernel, later = (array("q", bytes(n)) for _ in range(5))
+        result = Weights(own, held, native, kernel, later)
+        of_stack, kind, ours = tree.of_stack, tree.kind, tree.ours
+        middle_ns = (self.now.time_ns + self.before.time_ns) // 2
+        for moment in self.moments:
+            is_later = moment.time_ns > middle_ns
+            for thread, weights in moment.weights.items():
                 if threads is not None and thread not in threads:
                     continue
-                for place, weight in of_thread.items():
+                for place, weight in weights.items():
                     row, state = place & STACK_MASK, place >> GIL_SHIFT & 3
                     if state == HELD:
                         result.all_held += weight
-                    if row in ours or row >= len(of_stack):
+                    if row in ours:
                         result.ours += weight
+                        continue
+                    if row >= len(of_stack):
                         continue
                     if place & WAITS:
                         result.waiting += weight
@@ -307,22 +314,33 @@ class Process:
                     node = of_stack[row]
                     own[node] += weight
                     result.all += weight
-                    if kind[row]:
-                        by_kind[kind[row]][node] += weight
+                    if is_later:
+                        later[node] += weight
+                        result.all_later += weight
+                    if kind[row] == IS_NATIVE:
+                        native[node] += weight
+                    elif kind[row] == IS_KERNEL:
+                        kernel[node] += weight
                     if state == HELD:
                         held[node] += weight
                     elif state == _WAITED:
                         result.waited += weight
         return result
 
-    def recent(self, threads: set[int] | None, idle: bool, since_ns: int = 0) -> Weights:
-        """Return those of the window, or of its part from a time on."""
-        parts = (each.weights for each in self.moments if each.time_ns > since_ns)
-        return self.weights(parts, threads, idle)
-
-    def since(self, threads: set[int] | None, idle: bool) -> Weights:
-        """Return those since the begin, or the last reset."""
-        return self.weights([self._since], threads, idle)
+    def since(self, threads: set[int] | None, idle: bool) -> Buffer:
+        """Add up by node all samples since the begin, or the last reset."""
+        tree, known = self.tree, self._since
+        if threads is not None:
+            known = _Since()
+            chosen = {t: p for t, p in self._since.places.items() if t in threads}
+            known.add(chosen, len(tree.of_stack))
+        n = len(tree.parent)
+        outside = bytearray(b"\1" * len(tree.of_stack))
+        for row in tree.ours:
+            outside[row] = 0
+        rows = tree.of_stack[: len(known.ran)]
+        ran = add_up(rows, known.ran, n, outside[: len(rows)])
+        return plus(ran, add_up(rows, known.waited, n, outside[: len(rows)])) if idle else ran
 
     def sums(self, value: Buffer, n: int) -> tuple[memoryview, memoryview]:
         """Return by function what a column of nodes adds up to: own, and with what is below."""
@@ -330,36 +348,32 @@ class Process:
         total = inclusive(tree.parent, value)
         return add_up(tree.function, value, n), add_up(tree.function, total, n, tree.is_outermost)
 
-    def counted(self, moment: Moment, n: int) -> list[memoryview]:
-        """Return by function, of a moment, the calls, and the ticks of all, of those that are no
-        recursion, and of what they called."""
-        sums = [memoryview(array("q", bytes(8 * n))) for _ in range(4)]
-        tree, same = self.tree, self._functions.same
-        for thread, (calls, ticks) in moment.counts.items():
-            rows = slice(len(calls))
-            shown = take(same, self._exact_functions[thread][rows])
-            above = take(shown, self.spool.exact_parents[thread][rows])
+    def shown(self, column: array[int], n: int) -> memoryview:
+        """Return a moment's column by the functions that others are shown as."""
+        return add_up(self._functions.same[: len(column)], column, n)
+
+    def _times(self) -> tuple[array[int], array[int]]:
+        """Return by function the ticks of calls without what they called, and with it."""
+        tree, n = self._planted(with_exact=True), len(self._functions.rows)
+        own, total = (memoryview(array("q", bytes(8 * n))) for _ in range(2))
+        for thread, counts in self._counts.threads.items():
+            ticks = counts.ticks_until(self.last_ticks)
+            rows = slice(len(ticks))
+            functions = self._exact_functions[thread][rows]
+            above = take(functions, self.spool.exact_parents[thread][rows])
+            called = array("q", map(int.__neg__, add_up(above, ticks, n)))
             is_outer = take(tree.is_outermost, tree.of_exact[thread][rows])
-            more = (
-                add_up(shown, calls, n),
-                add_up(shown, ticks, n),
-                add_up(shown, ticks, n, is_outer),
-                add_up(above, ticks, n),
-            )
-            sums = list(map(plus, sums, more))
-        return sums
+            own = plus(plus(own, add_up(functions, ticks, n)), called)
+            total = plus(total, add_up(functions, ticks, n, is_outer))
+        return array("q", own), array("q", total)
 
-    @property
-    def ticks(self) -> Ticks:
-        """Return what converts its ticks."""
-        return Ticks(self.spool)
-
-    def below(self, number: int, recent: Weights) -> Below:
+    def below(self, number: int, threads: set[int] | None, idle: bool) -> Below:
         """Return what a function called, and what called it, by the samples of the window."""
-        tree = self.tree
+        tree = self._planted(with_exact=True)
+        recent = self.recent(threads, idle, tree)
         marked = bytearray(len(self._functions.rows))
         marked[number] = 1
-        at = take(marked, tree.function)
+        at = bytes(take(marked, tree.function))
         inside = descend(tree.parent, at, INSIDE)
         how = inside.tobytes().translate(_OUTSIDE)
         of_node, parent, function = paths(tree.parent, tree.function, how)
@@ -367,24 +381,37 @@ class Process:
         own = add_up(of_node, recent.own, n)
         total = inclusive(tree.parent, recent.own)
         callers = Counter[int]()
-        for node in rows_from(at, 1):
-            if tree.is_outermost[node] and total[node]:
+        for node, is_it in enumerate(at):
+            if is_it and tree.is_outermost[node] and total[node]:
                 callers[tree.function[tree.parent[node]]] += total[node]
-        calls, before = (self._calls_below(of_node, n, each) for each in (self.now, self.before))
+        rates = self._calls_below(tree, of_node, n)
         own_below = array("q", own)
         own_below[0] = 0
-        return Below(parent, function, own, inclusive(parent, own_below), calls, before, callers)
+        return Below(parent, function, own, inclusive(parent, own_below), rates, callers)
 
-    def _calls_below(self, of_node: memoryview, n: int, moment: Moment) -> memoryview:
-        tree, same = self.tree, self._functions.same
+    def _calls_below(self, tree: Tree, of_node: memoryview, n: int) -> dict[int, float]:
+        """Return the calls a second of those nodes that have some, since a window ago, if they were
+        looked at then."""
+        now_ns, known = self.now.time_ns, self._of_paths
+        known.append((now_ns, {t: c.calls[:] for t, c in self._counts.threads.items()}))
+        while known[0][0] < now_ns - 2 * self._window_ns or (
+            len(known) > 2 and known[1][0] <= now_ns - self._window_ns
+        ):
+            known.popleft()
+        begin_ns, before = known[0]
+        seconds = (now_ns - begin_ns) / 1e9
+        if not seconds:
+            return {}
         kept = self._functions.folded(self.native).translate(_KEPT)
-        calls_below = memoryview(array("q", bytes(8 * n)))
-        for thread, (calls, _) in moment.counts.items():
-            rows = slice(len(calls))
-            where = take(kept, take(same, self._exact_functions[thread][rows]))
-            nodes = take(of_node, tree.of_exact[thread][rows])
-            calls_below = plus(calls_below, add_up(nodes, calls, n, where))
-        return calls_below
+        calls = array("q", bytes(8 * n))
+        for thread, of_thread in known[-1][1].items():
+            functions = take(self._functions.same, self._exact_functions[thread])
+            where, nodes = take(kept, functions), take(of_node, tree.of_exact[thread])
+            for column, sign in ((of_thread, 1), (before.get(thread, array("q")), -1)):
+                rows = slice(len(column))
+                for node, value in enumerate(add_up(nodes[rows], column, n, where[rows])):
+                    calls[node] += sign * value
+        return {node: value / seconds for node, value in enumerate(calls) if value}
 
     def name_of_thread(self, thread: int) -> str:
         """Return it."""

@@ -19,13 +19,13 @@ from pyhybrid.tables.exact_table import ExactTable
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.steps import Step, kind_text, steps_of
 
-MOST_CALLS = 2048
+MOST_CALLS = 512
 SHOWN = 40  # steps whose times are given one by one
 
 
 class StepsNow(Struct):
-    """Hold the last steps, in seconds: `n` of all that ended since it is followed; `phases` are
-    medians, the `last` one's and `slowest` one's are whole steps."""
+    """Hold the last steps, so many, in seconds: `phases` are medians, and so is the step's; `last`
+    and `slowest` are of one step each."""
 
     kind: str
     n: int
@@ -45,7 +45,6 @@ class LastSteps:
     def __init__(self) -> None:
         self._calls: deque[WatchedCall] = deque(maxlen=MOST_CALLS)
         self._frames: dict[tuple[str, str, int], int] = {}
-        self._n = self._last_end_ns = 0
         self._known: StepsNow | None = None
         self._is_new = False
 
@@ -71,14 +70,12 @@ class LastSteps:
         steps = found.steps[1:] if found else []
         if not found or not steps:
             return None
-        self._n += sum(step.end_ns > self._last_end_ns for step in steps)
-        self._last_end_ns = max(step.end_ns for step in steps)
         times = [step.total_ns / 1e9 for step in steps]
         span_s = (steps[-1].end_ns - steps[0].begin_ns) / 1e9 or 1.0
         tokens = sum(step.tokens for step in steps)
         return StepsNow(
             kind_text(found.trains),
-            self._n,
+            len(steps),
             median(times),
             times[-1],
             max(times),

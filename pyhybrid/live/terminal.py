@@ -122,7 +122,7 @@ class Terminal(App[str]):
         state = self.state
         if not state.directory:
             state.directory = str(self._model.processes[0].spool.meta.get("cwd") or "")
-        state.question.most = 200
+        state.question.most = max(50, state.first + 2 * self.size.height)
         if state.level != TREE:
             state.question.tree_of = 0
         ended = self._now.ended if self._now else False
