@@ -182,10 +182,10 @@ def _lines(model: Model, args: argparse.Namespace) -> int:
     pace = Pace(args.interval)
     with suppress(KeyboardInterrupt):
         while True:
-            with pace:
-                runs = model.runs
-                model.read()
-                now = model.answer(Question(most=args.most)) if model.is_begun else None
+            pace.begin()
+            runs = model.runs
+            model.read()
+            now = model.answer(Question(most=args.most)) if model.is_begun else None
             if now:
                 now.ended = not runs
                 now.reader = pace.share

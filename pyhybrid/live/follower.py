@@ -140,14 +140,19 @@ class Follower:
 
     def _take_added(self, data: memoryview, taken: Taken) -> None:
         begin, at = self._at, 0
+        left = os.fstat(self._file).st_size - begin
         while at + RECORD.size <= len(data):
             mark, check, kind, length = RECORD.unpack_from(data, at)
             end = at + RECORD.size + length
             in_place = kind & SPOOL_REPLACED or kind == _SEGMENT
             checked = data[at + 8 : at + RECORD.size if in_place else end]
-            is_whole = mark == SPOOL_MARK and (
-                in_place or kind not in _ADDED or (end <= len(data) and adler32(checked) == check)
-            )
+            if in_place:
+                is_whole = adler32(checked) == check
+            elif kind in _ADDED:
+                is_whole = end <= len(data) and adler32(checked) == check
+            else:
+                is_whole = end <= left  # it is not even read
+            is_whole &= mark == SPOOL_MARK
             if not is_whole:
                 found = self._next(data, at) if self._stuck == begin + at else -1
                 self._stuck = begin + at
@@ -166,7 +171,7 @@ class Follower:
             elif kind in _ADDED:
                 self._decode(kind, body)
             at = end + -end % 8
-        self._at = min(begin + at, max(os.fstat(self._file).st_size, begin))
+        self._at = begin + at
         self._take_samples(taken)
 
     def _next(self, data: memoryview, at: int) -> int:

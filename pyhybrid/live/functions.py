@@ -240,12 +240,12 @@ class Words:
         if module is None:
             return self._functions.number(JIT, Function(NATIVE, JIT))
         short = os.path.basename(module.path)
-        at = start & ADDRESS_MASK
+        at = (start or word) & ADDRESS_MASK  # without unwind information each address, until named
         row = Function(NATIVE, f"{short}!+{at:#x}" if start else f"{short}!?", module.path)
         row.own = OURS if is_own_library(module.path) else 0
         row.is_interpreter = is_interpreter(module.path)
-        number = self._functions.number((module.path, module.build_id, at if start else -1), row)
-        if row is self._functions.rows[number] and start:
+        number = self._functions.number((module.path, module.build_id, at), row)
+        if row is self._functions.rows[number]:
             self._nameless[number] = word - (word & ADDRESS_MASK) + at
         return number
 

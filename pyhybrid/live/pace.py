@@ -9,25 +9,25 @@ _BURST_S = 1.0  # of CPU time, that it may take at once: names of a large librar
 
 
 class Pace:
-    """Measure what each reading takes (`with`), and when the next one is due."""
+    """Measure what a reading and all that follows takes, and when the next one is due."""
 
-    SHARE = 0.02  # of a processor that reading may take, on average
+    SHARE = 0.02  # of a processor that it may take, on average
 
     def __init__(self, interval_s: float) -> None:
         """Read so often, if that is no burden."""
         self.interval_s = interval_s
-        self._begin_s, self._cpu_s, self._usual_s = time.monotonic(), 0.0, 0.0
-        self._left_s = _BURST_S
+        self._usual_s, self._left_s = 0.0, _BURST_S
+        self._begin_s, self._cpu_s = 0.0, 0.0
 
-    def __enter__(self) -> None:
-        now = time.monotonic()
-        self._left_s = min(_BURST_S, self._left_s + self.SHARE * (now - self._begin_s))
-        self._begin_s, self._cpu_s = now, time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        took_s = time.process_time() - self._cpu_s
-        self._left_s -= took_s
-        self._usual_s = (3 * self._usual_s + took_s) / 4 if self._usual_s else took_s
+    def begin(self) -> None:
+        """Note that a reading begins."""
+        now_s, cpu_s = time.monotonic(), time.process_time()
+        if self._begin_s:
+            took_s = cpu_s - self._cpu_s
+            self._usual_s = (3 * self._usual_s + took_s) / 4 if self._usual_s else took_s
+            left_s = self._left_s + self.SHARE * (now_s - self._begin_s) - took_s
+            self._left_s = min(_BURST_S, left_s)
+        self._begin_s, self._cpu_s = now_s, cpu_s
 
     @property
     def share(self) -> float:

@@ -102,19 +102,19 @@ class Terminal(App[str]):
 
     def _tick(self) -> None:
         model, state = self._model, self.state
-        with self._pace:
-            runs = model.runs
-            try:
-                model.read()
-            except PyhybridError as error:
-                self.exit(str(error))
-                return
-            if model.is_begun and not state.is_paused:
-                self._answer()
-                if self._now and not runs:
-                    self._now.ended = True
-            state.message = self._freezing.step() or state.message
-            self._draw()
+        self._pace.begin()
+        runs = model.runs
+        try:
+            model.read()
+        except PyhybridError as error:
+            self.exit(str(error))
+            return
+        if model.is_begun and not state.is_paused:
+            self._answer()
+            if self._now and not runs:
+                self._now.ended = True
+        state.message = self._freezing.step() or state.message
+        self._draw()
         if runs or self._freezing.is_busy:
             self.set_timer(self._pace.pause_s, self._tick)
 

@@ -36,6 +36,7 @@ COMMANDS = [
     ("attach", "4194304"),
     ("dump", "4194304"),
     ("ps", "--no-such-option"),
+    ("live", "--json", "4194304"),
     ("config",),
     ("import", "kineto", "none.json"),
     ("merge", PROFILE, PROFILE, "-o", "merged"),
