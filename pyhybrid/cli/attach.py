@@ -52,7 +52,7 @@ class Attach:
         )
         parser.add_argument(
             "--every",
-            type=_seconds,
+            type=seconds,
             metavar="TIME",
             help="profile it again each so long (10m), until it ends or Ctrl-C comes; the names of "
             "the files have the time: PREFIX-DATE-TIME.pyhybrid",

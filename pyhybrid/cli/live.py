@@ -35,7 +35,7 @@ class Live:
     """
 
     name = "live"
-    words = "PID | PREFIX | PROGRAM"
+    words = "PID | PROGRAM"
     help = "show where time goes now"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from zlib import adler32
 from pyhybrid._columns import SPOOL_MARK, SPOOL_REPLACED
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.capture.jit_files import stat_fields
+from pyhybrid.capture.children import RECORDER
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import HALF, HEADER, RECORD, TYPE
 from pyhybrid.spool.content import Chunk, Spool
@@ -111,6 +112,11 @@ class Follower:
             self.spool.pid, self.committed = check_header(self.path, head)
             for data in self._added():
                 self._take_added(data, taken)
+            if RECORDER in self.spool.meta:
+                raise PyhybridError(
+                    f"{self.path}: a run with --keep-last begins anew each quarter of that time: "
+                    "`pyhybrid snapshot` makes a profile of it"
+                )
             self._take_replaced(taken)
             self._take_segments(taken)
         except OSError as error:

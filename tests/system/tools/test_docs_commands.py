@@ -78,6 +78,7 @@ PROFILES += "new1", "new2", "lines"
 # Of pages whose commands other tests run, or nobody can.
 ELSEWHERE = {
     "attach.md": "tests/system/attach",
+    "live.md": "tests/system/live",
     "training.md": "tests/system/torch",
     "coming-from.md": "test_coming_from.py",
     "live-outputs.md": "tests/system/emit",
