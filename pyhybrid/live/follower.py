@@ -16,8 +16,8 @@ from zlib import adler32
 
 from pyhybrid._columns import SPOOL_MARK, SPOOL_REPLACED
 from pyhybrid.base.structs import Struct, made
-from pyhybrid.capture.jit_files import stat_fields
 from pyhybrid.capture.children import RECORDER
+from pyhybrid.capture.jit_files import stat_fields
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import HALF, HEADER, RECORD, TYPE
 from pyhybrid.spool.content import Chunk, Spool

@@ -14,7 +14,7 @@ from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import Labels
 
 INTERPRETER, OURS, LIBC, TOOL = 1, 2, 3, 4
-FOLDER = own_work._OWN_FOLDER
+FOLDER = own_work.OWN_FOLDER
 NAMES = {
     INTERPRETER: ["_Py_call_instrumentation_arg", "call_instrumentation_vector", "cfunction_call"],
     OURS: ["shadow_on_yield", "write_whole", "region_enter"],
