@@ -204,7 +204,8 @@ class Profiling:
             compilers, shapes = "compilers" in asked, "shapes" in asked
             awaits = self.settings.begins_later or start_at.awaited
             begins = start_at.package_begins if awaits else None
-            hooks.watch(self.native, modules, steps, compilers, shapes, gpu, begins)
+            memory = "memory" in asked
+            hooks.watch(self.native, modules, steps, compilers, shapes, memory, gpu, begins)
 
     def _pause_frameworks(self) -> None:
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from pyhybrid.frameworks.torch_steps import Steps
+
 TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"
 
@@ -25,17 +27,20 @@ def watch(
     steps: bool,
     compilers: bool,
     shapes: bool,
+    memory: bool,
     gpu: tuple[int, int] | None,
     begins: Callable[[CodeType], object] | None = None,
 ) -> None:
     """Register a framework with `native` (pyhybrid._native), now or once it is imported: its
     `objects`, the functions that `steps` are made of, and its compilers, unless what `compilers`
-    call is to be counted.  `shapes`: those of its operators are noted.  `gpu`: of how many of each
+    call is to be counted.  `shapes`: those of its operators are noted.  `memory`: what its allocator
+    gives out is followed.  `gpu`: of how many of each
     so many steps the GPU's work is recorded; None: of none.  `begins` is called with the code of
     the framework's package when that is being imported."""
 
-    links = objects or gpu  # what a backward pass does to what made it
-    if gpu:
+    links = objects or gpu or memory  # what a backward pass does to what made it
+    followers: list[Steps] = []
+    if gpu or memory:
         import array  # noqa: F401 - while it is sought where ours are
 
     def register(method: CodeType | None, file: str) -> None:
@@ -47,11 +52,15 @@ def watch(
         if gpu:
             with Ours():
                 from pyhybrid.frameworks import torch_gpu
-            torch_gpu.begin(native, above, *gpu)
-        elif steps:
+            follow(torch_gpu.begin(native, above, *gpu))
+        elif steps or memory:
             torch.register_steps(native, above)
         if not compilers:
             torch.register_compilers(native)
+
+    def follow(one: Steps) -> None:
+        followers.append(one)
+        native.on_watched(_each(followers) if followers[1:] else one.begins)
 
     def begin() -> None:
         from pyhybrid.frameworks import torch
@@ -62,19 +71,27 @@ def watch(
             torch.link_backward(native)
         if shapes:
             torch.note_shapes(native)
+        if memory:
+            with Ours():
+                from pyhybrid.frameworks import torch_memory
+            one = torch_memory.begin(native)
+            if one:
+                follow(one)
 
     def found(code: CodeType) -> None:
         with Ours():
             from pyhybrid.frameworks import torch
         register(torch.method_in(code), code.co_filename)
-        awaits = links or shapes or steps
+        awaits = links or shapes or steps or memory
         package = torch.package_that_runs() if awaits or begins else None
         if begins and package:
             begins(package)
         if not awaits:
             return
-        if package is not None and not native.await_end(package, begin) and shapes:
-            torch.no_shapes(native, "nothing tells when PyTorch is imported (-t, --include)")
+        if package is not None and not native.await_end(package, begin):
+            why = "nothing tells when PyTorch is imported (-t, --include)"
+            for what in ["shapes"] * shapes + ["memory"] * memory:
+                torch.write_off(native, what, why)
 
     loaded = sys.modules.get(TORCH_MODULE)
     if loaded is None:
@@ -84,6 +101,14 @@ def watch(
 
     register(torch.method_of(loaded), str(loaded.__file__))
     begin()
+
+
+def _each(followers: list[Steps]) -> Callable[[CodeType], None]:
+    def begins(code: CodeType) -> None:
+        for one in followers:
+            one.begins(code)
+
+    return begins
 
 
 def pause() -> None:
@@ -99,6 +124,6 @@ def metadata(native: ModuleType) -> dict[str, Any]:
 
     Imports nothing, and runs nothing of the program's.
     """
-    known = ("pyhybrid.frameworks.torch", "pyhybrid.frameworks.torch_gpu")
+    known = [f"pyhybrid.frameworks.{name}" for name in ("torch", "torch_gpu", "torch_memory")]
     loaded = [sys.modules[name] for name in known if name in sys.modules]
     return {key: value for each in loaded for key, value in each.metadata(native).items()}

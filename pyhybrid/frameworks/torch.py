@@ -32,6 +32,11 @@ def gpu() -> dict[str, Any]:
     return tables()["gpu"]
 
 
+def memory() -> dict[str, Any]:
+    """Return the table [memory]."""
+    return tables()["memory"]
+
+
 def modules() -> dict[str, Any]:
     """Return the table [modules]."""
     return tables()["modules"]
@@ -205,12 +210,12 @@ def note_shapes(native: ModuleType) -> None:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
     if reason:
-        no_shapes(native, reason)
+        write_off(native, "shapes", reason)
 
 
-def no_shapes(native: ModuleType, reason: str) -> None:
-    """Note in the profile why none were noted."""
-    native.write_meta(json.dumps({"shapes_off": reason}).encode())
+def write_off(native: ModuleType, what: str, reason: str) -> None:
+    """Note in the profile why `what` is not recorded."""
+    native.write_meta(json.dumps({f"{what}_off": reason}).encode())
 
 
 def _prove_shapes(torch: dict[str, Any]) -> str | None:

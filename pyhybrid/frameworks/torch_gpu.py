@@ -16,25 +16,25 @@ import sys
 import time
 from _thread import get_ident
 from array import array
-from collections.abc import Collection, Iterable
-from types import CodeType, FrameType, ModuleType
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 from pyhybrid.frameworks import torch as names
+from pyhybrid.frameworks.torch_steps import Steps
 
-_STEPS = ("data", "forward")  # the phases with one of which a step begins
 _BEGINS, _ENDS = "profiler begins", "profiler ends"
 
 _recording: "Recording | None" = None  # the session's
 
 
-def begin(native: ModuleType, above: str, n: int, of: int) -> None:
-    """Record `n` of each `of` steps from now on; `above`: the folder that PyTorch's is in."""
+def begin(native: ModuleType, above: str, n: int, of: int) -> Steps:
+    """Record `n` of each `of` steps, as what is returned follows them; `above`: the folder that
+    PyTorch's is in."""
     global _recording
-    table = names.gpu()
-    names.register_steps(native, above, (*table["profiler_begins"], *table["profiler_ends"]))
     _recording = Recording(native, n, of)
-    native.on_watched(_recording.begins)
+    names.register_steps(native, above, _recording.others())
+    return _recording
 
 
 def pause() -> None:
@@ -50,80 +50,49 @@ def metadata(native: ModuleType) -> dict[str, Any]:
     return {"gpu": recording.result()} if recording else {}
 
 
-class Recording:
+class Recording(Steps):
     """Record the windows of a session."""
 
     def __init__(self, native: ModuleType, n: int, of: int) -> None:
+        table = names.gpu()
+        others = {_BEGINS: table["profiler_begins"], _ENDS: table["profiler_ends"]}
+        super().__init__(others)
         self._native, self._n, self._of = native, n, of
         self._wait = min(names.gpu()["skips"], of - n)  # steps until the next window
         self._seen = 0  # steps of the one that is open
         self._profiler: Any = None  # torch's; None: none is open
         self._begin_ns = 0
-        self._thread = 0  # that trains
-        self._trains = self._ended = False  # an optimizer ran; since the last step's begin
-        self._is_inside = False  # a closure ran since then
-        self._passes = 0  # forward ones since then
-        self._optimizers: list[CodeType] = []
         self._theirs = False  # the program's own profiler runs
-        self._phases: dict[int, tuple[CodeType, str | None]] = {}
-        self._n_steps = self._n_windows = self._n_aside = 0
+        self._n_windows = self._n_aside = 0
         self._was_used = False
-        self._failed = ""
 
     def result(self) -> dict[str, Any]:
         """Return what came of it."""
         return {
-            "steps": self._n_steps,
+            "steps": self.n_steps,
             "windows": self._n_windows,
             "aside": self._n_aside,
             "used": self._was_used,
             "cuda": _is_cuda_build(),
-            "failed": self._failed or "it is another thread's" * (self._profiler is not None),
+            "failed": self.failed or "it is another thread's" * (self._profiler is not None),
         }
 
-    def begins(self, code: CodeType) -> None:
-        """Follow a function that is a phase of a step, or of the program's profiler: it begins."""
-        known = self._phases.get(id(code))
-        if known is None:
-            known = self._phases[id(code)] = code, _phase_of(code)
-            if known[1] == names.steps()["ends"]:
-                self._optimizers.append(code)
-        phase = known[1]
-        if phase is None or self._failed:
-            return
-        try:
-            self._enter(phase)
-        except Exception as error:  # PyTorch's: whatever it is
-            self._failed = f"{type(error).__name__}: {error}"
-            self._native.log_events(False)
+    def other_begins(self, event: str) -> None:
+        """See Steps: the program's own profiler begins or ends."""
+        self._theirs = event == _BEGINS
+        if self._theirs:
+            self._step_aside()
 
-    def _enter(self, phase: str) -> None:
-        if phase in (_BEGINS, _ENDS):
-            self._theirs = phase == _BEGINS
-            if self._theirs:
-                self._step_aside()
-            return
-        trains, thread = phase == names.steps()["ends"], get_ident()
-        if not self._thread or (trains and not self._trains and not self._profiler):
-            self._thread = thread
-        if thread != self._thread:
-            return
-        if trains:
-            if self._is_inside:
-                self._begin_step()
-            self._trains = self._ended = True
-        elif self._ended and _runs(self._optimizers):  # what a closure runs is of its step
-            self._is_inside = True
-        elif self._ended:
-            self._begin_step()
-        elif phase == "forward":
-            self._passes += 1
-            if not self._trains or self._passes > names.gpu()["longest"]:
-                self._begin_step()
+    def stops(self) -> None:
+        """See Steps."""
+        self._native.log_events(False)
 
-    def _begin_step(self) -> None:
-        self._ended, self._is_inside, self._passes = False, False, 0
-        self._n_steps += 1
+    def is_busy(self) -> bool:
+        """See Steps."""
+        return self._profiler is not None
+
+    def step_begins(self) -> None:
+        """See Steps."""
         if self._profiler:
             self._seen += 1
             if self._seen >= self._n and not _is_captured():
@@ -158,7 +127,7 @@ class Recording:
 
     def close_soon(self) -> None:
         """End the window: now on its own thread, else with the step, for it is that thread's."""
-        if get_ident() == self._thread:
+        if get_ident() == self.thread:
             self.close()
         else:
             self._seen = self._n
@@ -187,27 +156,6 @@ def _is_captured() -> bool:
     """Is a CUDA graph being made of what the thread launches?  Nobody may wait for the GPU then."""
     captured: bool = sys.modules["torch"].cuda.is_current_stream_capturing()
     return captured
-
-
-def _runs(codes: Collection[CodeType]) -> bool:
-    """Does a function with such code run on this thread?"""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if any(frame.f_code is code for code in codes):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _phase_of(code: CodeType) -> str | None:
-    table = names.gpu()
-    for event, functions in ((_BEGINS, "profiler_begins"), (_ENDS, "profiler_ends")):
-        for each in table[functions]:
-            file, _, name = each.rpartition(":")
-            if code.co_qualname == name and code.co_filename.endswith(file):
-                return event
-    phase = names.phase_of(code.co_filename, code.co_qualname)
-    return phase if phase in (*_STEPS, names.steps()["ends"]) else None
 
 
 def _packed(events: Iterable[Any]) -> tuple[dict[str, Any], "array[int]"]:

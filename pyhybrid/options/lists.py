@@ -124,7 +124,8 @@ class TorchWords(Words):
     them, and of the others what is named; these need counts of calls.
     """
 
-    usual, counted, gpu_steps = ("modules", "steps"), ("gpu", "shapes", "compilers"), "10/100"
+    usual, gpu_steps = ("modules", "steps"), "10/100"
+    counted = ("gpu", "shapes", "memory", "compilers")
 
     def __init__(self) -> None:
         known = (*self.usual, *self.counted, *(f"no-{each}" for each in self.usual))

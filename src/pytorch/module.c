@@ -274,7 +274,187 @@ static PyObject *noted_shapes(PyObject *self, PyObject *unused)
     return found ? Py_BuildValue("(NK)", found, (unsigned long long)n_lost) : NULL;
 }
 
+/* --- memory ----------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(prove_memory_doc,
+             "prove_memory(path: str) -> str | None\n\n"
+             "Begin to find out what the CPU allocator of the libc10.so of this path returns "
+             "(memory.c).\nNone, or what is missing in it.");
+
+static PyObject *prove_memory(PyObject *self, PyObject *path)
+{
+    (void)self;
+    const char *text = PyUnicode_AsUTF8(path);
+    return text ? text_or_none(memory_proof_begin(text)) : NULL;
+}
+
+PyDoc_STRVAR(given_doc, "given(address: int, n: int) -> None\n\n"
+                        "So many bytes were given out at that address just now.");
+
+static PyObject *given(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long address, bytes;
+    if (!PyArg_ParseTuple(args, "KK", &address, &bytes))
+        return NULL;
+    memory_proof_compare(address, bytes);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(follow_memory_doc,
+             "follow_memory() -> str | None\n\n"
+             "Follow all that is given out from now on.  None, or what is not proven.");
+
+static PyObject *follow_memory(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (!api && !(api = native_api()))
+        return NULL;
+    const char *missing = memory_proof_end(api);
+    return text_or_none(missing ? missing : memory_start());
+}
+
+PyDoc_STRVAR(stop_memory_doc, "stop_memory() -> None\n\nFollow nothing from now on.");
+
+static PyObject *stop_memory(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    memory_stop();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(memory_step_doc,
+             "step_memory() -> tuple[int, int, int, int, int, int]\n\n"
+             "A step begins.  Bytes: alive, the most in the last step, the most ever, of which "
+             "calls\nare known; pieces that were lost, and their bytes.");
+
+static PyObject *step_memory(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    struct memory_totals t;
+    memory_step(&t);
+    return Py_BuildValue("(KKKKKK)", t.alive, t.step_peak, t.peak, t.noted_peak, t.n_lost,
+                         t.lost_bytes);
+}
+
+PyDoc_STRVAR(mark_memory_doc, "mark_memory(is_kept: bool) -> None\n\n"
+                              "A backward pass begins, or the forward pass before the next one.");
+
+static PyObject *mark_memory(PyObject *self, PyObject *is_kept)
+{
+    (void)self;
+    memory_mark(is_kept == Py_True);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(memory_alive_doc,
+             "alive_memory() -> bytes\n\nHow many bytes each call has that live: int64 each.");
+
+static PyObject *alive_memory(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    struct memory_site site;
+    uint32_t n = 0;
+    while (memory_site(n, &site))
+        n++;
+    PyObject *found = PyBytes_FromStringAndSize(NULL, n * 8ll);
+    for (uint32_t i = 0; found && i < n && memory_site(i, &site); i++)
+        memcpy(PyBytes_AS_STRING(found) + i * 8ll, &site.alive, 8);
+    return found;
+}
+
+PyDoc_STRVAR(memory_sites_doc,
+             "calls_memory() -> list[tuple[int, int, bool, int, int, int, int, int]]\n\n"
+             "Of each call its thread and node, and whether autograd did it later; bytes that "
+             "live,\nthat it got, how often; alive at the peak, and kept for a backward pass.");
+
+static PyObject *calls_memory(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    struct memory_site s;
+    PyObject *found = PyList_New(0);
+    for (uint32_t i = 0; found && memory_site(i, &s); i++) {
+        PyObject *row =
+            Py_BuildValue("(IINLKKLL)", s.thread, s.node, PyBool_FromLong(s.is_later), s.alive,
+                          s.allocated, s.calls, s.at_peak, s.kept);
+        if (!row || PyList_Append(found, row))
+            Py_CLEAR(found);
+        Py_XDECREF(row);
+    }
+    return found;
+}
+
+PyDoc_STRVAR(oldest_memory_doc, "oldest_memory(call: int) -> list[tuple[int, int, int]]\n\n"
+                                "Address, bytes and step of the oldest pieces of a call.");
+
+#define OLDEST 16
+
+static PyObject *oldest_memory(PyObject *self, PyObject *call)
+{
+    (void)self;
+    unsigned long number = PyLong_AsUnsignedLong(call);
+    if (PyErr_Occurred())
+        return NULL;
+    struct memory_piece piece[OLDEST];
+    uint32_t n = memory_alive_of((uint32_t)number, piece, OLDEST);
+    PyObject *found = PyList_New(0);
+    for (uint32_t i = 0; found && i < n; i++) {
+        PyObject *row = Py_BuildValue("(KKI)", piece[i].address, piece[i].bytes, piece[i].step);
+        if (!row || PyList_Append(found, row))
+            Py_CLEAR(found);
+        Py_XDECREF(row);
+    }
+    return found;
+}
+
+struct wanted {
+    PyObject *types, *found;
+};
+
+/* No object is looked at but for its type, and those that are no others'. */
+static int visit(PyObject *object, void *arg)
+{
+    struct wanted *w = arg;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(w->types); i++) {
+        PyTypeObject *type = (PyTypeObject *)PyTuple_GET_ITEM(w->types, i);
+        if (Py_TYPE(object) == type && Py_REFCNT(object) > 0 && PyList_Append(w->found, object)) {
+            Py_CLEAR(w->found);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(objects_doc, "objects(types: tuple[type, ...]) -> list[object]\n\n"
+                          "All objects that are exactly of these types.");
+
+static PyObject *objects(PyObject *self, PyObject *types)
+{
+    (void)self;
+    if (!PyTuple_Check(types))
+        return PyErr_Format(PyExc_TypeError, "a tuple of types is wanted");
+    struct wanted w = {types, PyList_New(0)};
+    if (w.found)
+        PyUnstable_GC_VisitObjects(visit, &w);
+    return w.found;
+}
+
 static PyMethodDef methods[] = {
+    {"prove_memory", prove_memory, METH_O, prove_memory_doc},
+    {"given", given, METH_VARARGS, given_doc},
+    {"follow_memory", follow_memory, METH_NOARGS, follow_memory_doc},
+    {"stop_memory", stop_memory, METH_NOARGS, stop_memory_doc},
+    {"step_memory", step_memory, METH_NOARGS, memory_step_doc},
+    {"mark_memory", mark_memory, METH_O, mark_memory_doc},
+    {"alive_memory", alive_memory, METH_NOARGS, memory_alive_doc},
+    {"calls_memory", calls_memory, METH_NOARGS, memory_sites_doc},
+    {"oldest_memory", oldest_memory, METH_O, oldest_memory_doc},
+    {"objects", objects, METH_O, objects_doc},
     {"prove_shapes", prove_shapes, METH_O, prove_shapes_doc},
     {"look_at_operators", look_at_operators, METH_O, look_at_operators_doc},
     {"tensor", tensor, METH_VARARGS, tensor_doc},

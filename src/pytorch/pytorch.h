@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backward_work.h"
+
 /* --- library.c ----------------------------------------------------------------------------------- */
 
 /* enum class RecordScope */
@@ -76,6 +78,55 @@ void shapes_stop(void);
 
 /* Returns one after another; NULL: no more.  *n_lost is how many found no room. */
 const struct shapes_entry *shapes_at(uint32_t i, uint64_t *n_lost);
+
+/* --- memory.c ------------------------------------------------------------------------------------ */
+
+#define MEMORY_TABLE (1u << 18) /* pieces of memory that live, of which more than half find room */
+#define MEMORY_SITES (1u << 15) /* twice as many as calls */
+#define MEMORY_PEAK_PART 100    /* what calls have at the peak is that of it, less such a part */
+
+struct memory_totals {
+    uint64_t alive, step_peak, peak, noted_peak; /* bytes */
+    uint64_t n_lost, lost_bytes;                 /* found no room in the table */
+    uint32_t step;
+};
+
+struct memory_site {
+    uint32_t thread, node; /* as in struct maker; 0: of no call that is known */
+    bool is_later;         /* an autograd node did it that was made there */
+    int64_t alive;         /* bytes */
+    uint64_t allocated, calls;
+    int64_t at_peak; /* bytes */
+    int64_t kept;    /* when a backward pass began, the one with the most: by its forward pass */
+};
+
+struct memory_piece {
+    uint64_t address, bytes;
+    uint32_t step; /* in which it was given out */
+};
+
+/* Begins the proof with the library of this path, and ends it.  They return NULL, or what is missing or not proven. */
+const char *memory_proof_begin(const char *path);
+const char *memory_proof_end(const struct backward_api *api);
+
+/* The calling thread has got so many bytes at that address just now. */
+void memory_proof_compare(uint64_t address, uint64_t bytes);
+
+/* Follows all that is given out from now on; what it knew is forgotten.  Returns NULL, or what is missing. */
+const char *memory_start(void);
+void memory_stop(void);
+
+/* A step begins: returns what there was until now. */
+void memory_step(struct memory_totals *totals);
+
+/* A backward pass begins (is_kept), or a forward pass, the first since that. */
+void memory_mark(bool is_kept);
+
+/* Returns false if there is none of this number, from 0 on. */
+bool memory_site(uint32_t number, struct memory_site *to);
+
+/* Returns how many pieces are alive of those of a call, the oldest `most` at most. */
+uint32_t memory_alive_of(uint32_t number, struct memory_piece *to, uint32_t most);
 
 /* --- struct_offsets.c ---------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #include "backward_place.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +28,10 @@ struct pieces {
 static _Atomic uint32_t session; /* its number; 0: none runs */
 static uint32_t n_sessions;
 static bool use_tsc;
+
+/* Threads that look at their shadow stacks without the GIL: a session's are not freed meanwhile. */
+static _Atomic uint32_t n_looking;
+#define LOOKS_MAX 100000 /* a thread may be off the CPU there, for a while */
 
 NAMES(names, 1024);
 
@@ -139,6 +144,8 @@ void backward_start(void)
 void backward_stop(void)
 {
     atomic_store(&session, 0);
+    for (int i = 0; i < LOOKS_MAX && atomic_load(&n_looking); i++)
+        sched_yield();
     makers_watch(NULL);
 }
 
@@ -146,6 +153,7 @@ void backward_after_fork_child(void)
 {
     pthread_mutex_init(&turns_lock, NULL);
     backward_sums_after_fork_child();
+    atomic_store(&n_looking, 0);
     atomic_store(&session, 0);
     makers_after_fork_child();
 }
@@ -230,4 +238,31 @@ void backward_leave_out(struct backward_place place, uint64_t ticks)
         p->at[place.n - 1].inner = place.inner + ticks;
 }
 
-const struct backward_api backward_api = {makers_watch, begin, end};
+/* --- where a thread is ------------------------------------------------------------------------------ */
+
+static bool here(struct maker *place, bool *is_later)
+{
+    *place = (struct maker){0};
+    const struct pieces *p = (const struct pieces *)causes_this_thread;
+    uint32_t running = atomic_load_explicit(&session, memory_order_relaxed);
+    uint32_t n = p ? atomic_load_explicit(&p->causes.n, memory_order_relaxed) : 0;
+    *is_later = running && n && n <= CAUSES_MAX && p->at[n - 1].session == running;
+    if (*is_later) {
+        *place = p->at[n - 1].origin;
+        return place->thread;
+    }
+    if (!running)
+        return false;
+    atomic_fetch_add(&n_looking, 1);
+    const struct exact *x = atomic_load(&exact_current);
+    const struct exact_thread *t = exact_this_thread.thread;
+    if (x && t && exact_this_thread.generation == x->generation &&
+        !atomic_load_explicit(&exact_this_thread.busy, memory_order_relaxed) && t->depth) {
+        place->thread = (uint32_t)t->serial;
+        place->node = t->stack[t->depth - 1].node->id;
+    }
+    atomic_fetch_sub_explicit(&n_looking, 1, memory_order_release);
+    return place->thread;
+}
+
+const struct backward_api backward_api = {makers_watch, begin, end, here};

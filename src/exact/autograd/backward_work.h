@@ -26,6 +26,9 @@ struct backward_api {
      * of a thread. */
     void (*begin)(uint64_t maker, uint64_t number, uint64_t address);
     void (*end)(uint64_t address, const char *name);
+    /* For which call the calling thread works just now: the top of its shadow stack, or what made the autograd node that
+     * runs (*is_later).  Returns false, and a place of zeros, where none is known. */
+    bool (*here)(struct maker *place, bool *is_later);
 };
 extern const struct backward_api backward_api;
 
