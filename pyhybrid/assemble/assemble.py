@@ -25,6 +25,7 @@ from pyhybrid.assemble.exact import (
 )
 from pyhybrid.assemble.frames import Frames, name_starts
 from pyhybrid.assemble.import_calls import fold_import_calls
+from pyhybrid.assemble.memory import name_calls
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.run_part import Marks, restrict
 from pyhybrid.assemble.samples import ThreadSamples, count_samples
@@ -202,6 +203,8 @@ def assembled_of(
         notes.append(f"modules of PyTorch are no frames: {reason}")
     if reason := spool.meta.get("shapes_off"):
         notes.append(f"shapes of operators are not noted: {reason}")
+    if reason := spool.meta.get("memory_off"):
+        notes.append(f"what PyTorch's allocator gives out is not known: {reason}")
     if reason := spool.meta.get("backward_off"):
         notes.append(f"backward work is not told by module: {reason}")
     notes += live.notes(spool.meta)
@@ -220,6 +223,7 @@ def assembled_of(
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
+    name_calls(spool, nodes, tree, frames)
     if not spool.end and spool.clocks:
         spool.meta["recorded_until_ns"] = spool.clocks[-1][1]
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)

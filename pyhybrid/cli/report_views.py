@@ -359,6 +359,28 @@ class Compiles(View):
         return compile_listing(figures)
 
 
+class MemoryView(View):
+    """Prints what PyTorch's CPU allocator gave out (--torch memory), by module and call: at the
+    peak, for a backward pass, and what grows with the steps, with who holds it.
+    """
+
+    name = "memory"
+    help = "PyTorch's memory by module and call, and who holds what grows"
+    selects = False
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """See View."""
+        from pyhybrid.views.training.memory import memory_figures
+
+        return memory_figures(profile)
+
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
+        """See View."""
+        from pyhybrid.report.memory_listing import memory_listing
+
+        return memory_listing(figures)
+
+
 class Quality(View):
     """Prints how far the profile can be trusted: what was lost, stacks, names by library, the
     signal handler and the clock.
@@ -493,6 +515,7 @@ _ALL = (
     Operators,
     Steps,
     Compiles,
+    MemoryView,
     Waits,
     Processes,
     Quality,

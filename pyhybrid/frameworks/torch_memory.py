@@ -14,10 +14,9 @@ import os
 import sys
 from array import array
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from pyhybrid.base.clock_pair import MONOTONIC
@@ -27,8 +26,9 @@ from pyhybrid.frameworks.torch_steps import Steps
 _FIRST_LOOK, _LOOKS = 8, 4  # the step at which it is looked who holds what; how often at most
 _MOST_STEPS = 4096  # of which figures are kept: if there are more, each second one of these
 _LEAST_GROWTH = 256  # bytes a step
-_MOST_GROWING, _MOST_TENSORS = 3, 3  # calls, and tensors of each, of which it is looked for
-_DEPTH, _WIDTH = 8, 64  # objects between a tensor and who holds it, and that refer to those
+_MOST_GROWING, _MOST_HOLDERS = 8, 3  # calls of which it is looked for who holds what, and of each
+_MOST_GRAPHS, _LEAST_GRAPHS = 4, 4  # ends of autograd graphs that are looked at, if so many live
+_DEPTH, _WIDTH = 8, 256  # objects between a tensor and who holds it, and that refer to those
 _OPTIMIZED = 1  # CO_OPTIMIZED: locals of such code are no dict
 
 _memory: "Memory | None" = None  # the session's
@@ -89,7 +89,7 @@ class Memory(Steps):
         self._look_at = _FIRST_LOOK
         self._n_looks = 0
         self._look_ns = 0
-        self._holders: dict[int, list[str]] = {}
+        self._holders: dict[int, list[str]] = {}  # by call
         self._growing: dict[int, tuple[int, int, int]] = {}  # bytes, of so many steps, since
         self._written = 0
 
@@ -169,11 +169,12 @@ class Memory(Steps):
         begin_ns = self._native.read_clock(MONOTONIC)
         growing = self._grows(last)
         self._growing = {call: (more, last - last // 2, last // 2) for call, more in growing}
-        if self._n_looks < _LOOKS:
-            self._n_looks += bool(growing)
-            for call, _ in growing[:_MOST_GROWING]:
-                with suppress(Exception):  # of the program's objects
-                    self._holders[call] = holders_of(_torch.oldest_memory(call), last // 2)
+        new = [call for call, _ in growing[:_MOST_GROWING] if call not in self._holders]
+        if new and self._n_looks < _LOOKS:
+            self._n_looks += 1
+            with suppress(Exception):  # of the program's objects
+                pieces = {call: _torch.oldest_memory(call) for call in new}
+                self._holders |= dict.fromkeys(new, []) | holders_of(pieces)
         self._look_ns += self._native.read_clock(MONOTONIC) - begin_ns
         self._marks = {last: self._marks[last]}
         self._look_at *= 2
@@ -193,34 +194,57 @@ class Memory(Steps):
         return sorted(grown, key=lambda each: -each[1])
 
 
-def holders_of(pieces: Sequence[tuple[int, int, int]], before: int) -> list[str]:
-    """Return who holds tensors in such memory (address, bytes, step) of steps `before` that, the
-    most frequent first: none where no Python object is a tensor in it."""
+def holders_of(pieces: dict[int, list[tuple[int, int, int]]]) -> dict[int, list[str]]:
+    """Return who holds tensors in such memory (address, bytes, step), by what it is that of, the
+    nearest first."""
+    torch = vars(sys.modules["torch"])
+    locals_now = _locals()
+    with torch["_C"].DisableTorchFunction():
+        wanted = _tensors_in(pieces, torch)
+        ends = _search([(tensor, {of}) for tensor, of in wanted], locals_now)
+        rest = set(pieces) - ends.keys()
+        # What nothing of Python's holds, an autograd graph may: it is held by its end.
+        graphs = [(each, rest) for each in _graphs(torch, locals_now)] if rest else []
+        by_graphs = _search(graphs, locals_now)
+    for of, texts in by_graphs.items():
+        ends[of] = [f"the autograd graph of a tensor: {text}" for text in texts]
+    return {of: list(dict.fromkeys(texts))[:_MOST_HOLDERS] for of, texts in ends.items()}
+
+
+def _tensors_in(
+    pieces: dict[int, list[tuple[int, int, int]]], torch: dict[str, Any]
+) -> list[tuple[Any, int]]:
+    """Return tensors in such memory, of each the one of the oldest step, and of what it is."""
     from pyhybrid import _torch
 
-    torch = vars(sys.modules["torch"])
-    address_of = torch["_C"]._data_address
-    kinds = (torch["Tensor"], torch["nn"].Parameter)
-    wanted = sorted(piece for piece in pieces if piece[2] <= before) or sorted(pieces)
-    begins = [piece[0] for piece in wanted]
-    held: list[Any] = []
-    with torch["_C"].DisableTorchFunction():
-        for each in _torch.objects(kinds):
-            try:
-                address = address_of(each)
-            except RuntimeError:  # it has no storage
-                continue
-            at = bisect_right(begins, address) - 1
-            if at >= 0 and address < wanted[at][0] + wanted[at][1]:
-                held.append(each)
-    each = None
-    found: Counter[str] = Counter()
-    locals_now = _locals()
-    while held[_MOST_TENSORS:]:
-        held.pop()
-    while held:
-        found.update(set(_holders(held.pop(), locals_now, held)))
-    return [text for text, _ in found.most_common(4)]
+    ordered = sorted((*piece, of) for of, some in pieces.items() for piece in some)
+    begins = [piece[0] for piece in ordered]
+    oldest: dict[int, tuple[int, Any]] = {}
+    for each in _torch.objects((torch["Tensor"], torch["nn"].Parameter)):
+        try:
+            address = torch["_C"]._data_address(each)
+        except RuntimeError:  # it has no storage
+            continue
+        at = bisect_right(begins, address) - 1
+        if at < 0:
+            continue
+        begin, size, step, of = ordered[at]
+        if address < begin + size and step < oldest.get(of, (sys.maxsize, None))[0]:
+            oldest[of] = step, each
+    return [(tensor, of) for of, (_, tensor) in oldest.items()]
+
+
+def _graphs(torch: dict[str, Any], named: Container[int]) -> list[Any]:
+    """Return some tensors that are ends of autograd graphs, and have no name; none where they are
+    few, as those of the step that has ended."""
+    from pyhybrid import _torch
+
+    found = [
+        each
+        for each in _torch.objects((torch["Tensor"],))
+        if id(each) not in named and each.requires_grad and each.grad_fn
+    ]
+    return found[:_MOST_GRAPHS] if len(found) >= _LEAST_GRAPHS else []
 
 
 def _locals() -> dict[int, str]:
@@ -229,7 +253,7 @@ def _locals() -> dict[int, str]:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         code = frame.f_code
-        if code.co_flags & _OPTIMIZED and code.co_filename not in _OWN_FILES:
+        if code.co_flags & _OPTIMIZED and code.co_filename != __file__:
             values = frame.f_locals
             for name in tuple(values):
                 found.setdefault(id(values[name]), f"`{name}`, a local variable of {_place(code)}")
@@ -240,41 +264,50 @@ def _locals() -> dict[int, str]:
     return found
 
 
-_OWN_FILES = frozenset({__file__})
-
-
-def _holders(tensor: Any, locals_now: dict[int, str], ours: list[Any]) -> Iterator[str]:
-    """Yield who holds a tensor: variables, attributes of objects, hooks of modules."""
-    level, seen = [tensor], {id(ours), id(locals_now)}
+def _search(starts: list[tuple[Any, set[int]]], named: dict[int, str]) -> dict[int, list[str]]:
+    """Return who holds objects, by what each is for: those that are the fewest references away."""
+    found: dict[int, list[str]] = {}
+    whose = {id(each): of for each, of in starts}
+    level = [each for each, _ in starts]
+    ours = {id(starts), id(whose), *map(id, starts)}
     for _ in range(_DEPTH):
         for each in level:
-            if id(each) in locals_now and each is not tensor:
-                yield locals_now[id(each)]
-        seen.update(map(id, level))
-        seen.add(id(level))
-        above = gc.get_referrers(*level)[:_WIDTH]
-        seen.add(id(above))
-        below, level = level, []
-        seen.add(id(below))
-        for each in above:
-            if id(each) in seen or type(each).__name__ in ("frame", "list_iterator"):
-                continue
-            text = _end(each, below)
-            if text:
-                yield text
-            elif text is None:
-                level.append(each)
-        del above, below
+            if id(each) in named:
+                for of in whose[id(each)]:
+                    found.setdefault(of, []).append(named[id(each)])
+        level = [each for each in level if not whose[id(each)] <= found.keys()]
         if not level:
-            return
+            break
+        ours.add(id(level))
+        above = gc.get_referrers(*level)[:_WIDTH]
+        ours.add(id(above))
+        level, below = [], level
+        ends: list[tuple[set[int], str]] = []
+        while above:
+            each = above.pop()
+            if id(each) in ours or id(each) in whose:
+                continue
+            of = set().union(*(whose.get(id(to), ()) for to in gc.get_referents(each)))
+            of -= found.keys()
+            text = _end(each, below, whose) if of else ""
+            if text:
+                ends.append((of, text))
+            elif text is None:
+                whose[id(each)] = of
+                level.append(each)
+        del below
+        for of, text in ends:
+            for one in of:
+                found.setdefault(one, []).append(text)
+    return found
 
 
-def _end(holder: Any, held: Sequence[Any]) -> str | None:
+def _end(holder: Any, held: Sequence[Any], known: Container[int]) -> str | None:
     """Return who it is that refers to one of `held`; None: what refers to it tells; empty: it is of
-    no interest."""
+    no interest.  `known`: the ids of what is held, and of what that is in."""
     kind = type(holder)
     if kind is dict:
-        module = sys.modules.get(str(holder.get("__name__")))
+        module = sys.modules.get(str(dict.get(holder, "__name__")))
         if module is not None and vars(module) is holder:
             name = _name_in(holder, held)
             return f"`{name}`, a global variable of {holder['__name__']}{_hooks(name)}"
@@ -282,19 +315,14 @@ def _end(holder: Any, held: Sequence[Any]) -> str | None:
     if kind is FunctionType:
         cells = holder.__closure__ or ()
         for name, cell in zip(holder.__code__.co_freevars, cells, strict=False):
-            if any(cell is each for each in held):
-                is_hook = " (a hook of a module)" * (holder in _module_hooks())
-                return f"`{name}` in the closure of {_place(holder.__code__)}{is_hook}"
+            if id(cell) in known:
+                is_hook = any(holder is hook for hook in _module_hooks())
+                what = "a module's hook " if is_hook else ""
+                return f"`{name}`, in the closure of {what}{_place(holder.__code__)}"
         return None
-    if kind in (list, tuple, set, frozenset, MethodType) or kind.__module__ in (
-        "builtins",
-        "collections",
-        "functools",
-        "_thread",
-    ):
-        return None
-    own = getattr(type(holder), "__dict__", None) and _attributes(holder)
-    name = _name_in(own, held) if own else ""
+    if kind.__module__ in ("builtins", "collections", "functools", "_thread"):
+        return "" if kind.__name__ in ("frame", "list_iterator") else None
+    name = _name_in(_attributes(holder), held)
     at = f"`{name}` of " if name else ""
     return f"{at}an object of {kind.__module__}.{kind.__qualname__}"
 

@@ -19,6 +19,7 @@ from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps
 from pyhybrid.views.training.step_time import step_time
+from pyhybrid.views.training.memory import call_text, memory_of
 from pyhybrid.views.training.steps import Step, find_steps, memory_growth, spans_of, steps_of
 from pyhybrid.views.training.token_times import AGAIN, call_times
 from pyhybrid.views.wait_pairs import ran_meanwhile
@@ -139,8 +140,30 @@ def held_up(measured: Measured, rule: dict[str, Any]) -> Evidence:
     }
 
 
+def kept_memory(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Measure how much more of what PyTorch's allocator gave to a call lives after each step, as
+    part of its peak, and who holds it."""
+    found = memory_of(measured.profile)
+    most = max(found.calls, key=lambda each: each.per_step, default=None) if found else None
+    if not found or not most or not most.per_step:
+        return None
+    more = most.per_step * most.grown_steps
+    holder = f", held by {most.holders[0]}" if most.holders else ""
+    return {
+        "share": min(1.0, most.per_step * found.n_steps / found.peak),
+        "mb": more / 1e6,
+        "steps": most.grown_steps,
+        "per_step": f"{most.per_step / 1e6:.2g}",
+        "call": call_text(most),
+        "holder": holder,
+    }
+
+
 def memory(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Measure by how much the process's memory grows with the steps, as part of what it is."""
+    """Measure by how much the process's memory grows with the steps, as part of what it is, where
+    it is not known which call it is."""
+    if kept_memory(measured, {}):
+        return None
     steps = [step for step in measured.steps if step.resident]
     of_process = {measured.profile.threads[step.thread].process for step in steps}
     growth = memory_growth(steps) if len(of_process) == 1 else None
@@ -331,6 +354,7 @@ STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
     "tokens_again": tokens_again,
     "memory": memory,
+    "kept_memory": kept_memory,
     "held_up": held_up,
     "communication": communication,
     "python_in_backward": python_in_backward,

@@ -1,0 +1,65 @@
+"""The memory of a training as text."""
+
+from collections.abc import Iterator
+
+from pyhybrid.report.table import Column, Listing, Table, text
+from pyhybrid.views.training.memory import Memory, MemoryCall, call_text
+
+MOST_CALLS, LEAST_PART = 30, 0.001  # rows, and of the peak where it is of no interest
+
+
+def memory_listing(found: Memory) -> Listing:
+    """Yield what lived in all, and which calls had it."""
+    more = f", {megabytes(found.per_step)} more after each step" if found.per_step else ""
+    yield (
+        f"PyTorch's CPU allocator: at most {megabytes(found.peak)} lived, "
+        f"{megabytes(found.alive)} at the end{more}"
+    )
+    if found.steps:
+        peaks = sorted(each.peak for each in found.steps)
+        yield (
+            f"{found.n_steps:,} steps: most in a step {megabytes(peaks[len(peaks) // 2])} usually, "
+            f"{megabytes(found.steps[0].alive)} after the first, "
+            f"{megabytes(found.steps[-1].alive)} after the last"
+        )
+    if found.kept:
+        yield f"kept for a backward pass by its forward pass: {megabytes(found.kept)}"
+    if found.resident:
+        last, per_step = found.resident.last, found.resident.per_step
+        yield f"resident: {megabytes(last)} after the last step, {per_step / 1e6:+,.2f} MB a step"
+    if found.lost:
+        yield f"{found.lost:,} pieces ({megabytes(found.lost_bytes)}) are in no figure: too many"
+    least = LEAST_PART * found.peak
+    rows = [each for each in found.calls if _most(each) >= least or each.per_step]
+    rows.sort(key=lambda each: (-each.per_step, -each.at_peak, -each.kept, -each.allocated))
+    yield Table(list(_columns(found)), rows[:MOST_CALLS], below=_below)
+    if len(found.calls) > len(rows[:MOST_CALLS]):
+        yield f"{len(found.calls) - len(rows[:MOST_CALLS]):,} more (--json)"
+
+
+def megabytes(size: int) -> str:
+    """Return `1.23 MB`."""
+    return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.0f} MB"
+
+
+def _most(each: MemoryCall) -> int:
+    return max(each.at_peak, each.kept, each.alive, each.later_alive)
+
+
+def _columns(found: Memory) -> Iterator[Column]:
+    for title, name in (
+        ("at the peak", "at_peak"),
+        ("for backward", "kept"),
+        ("at the end", "alive"),
+        ("a step", "per_step"),
+        ("got in all", "allocated"),
+        ("in backward", "later_allocated"),
+    ):
+        if any(getattr(each, name) for each in found.calls):
+            yield Column(title, 14, name, lambda size: megabytes(size) if size else "")
+    yield text("module, function", call_text)
+
+
+def _below(each: MemoryCall) -> Iterator[str]:
+    for holder in each.holders:
+        yield f"{'':16}held by {holder}"
