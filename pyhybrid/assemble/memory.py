@@ -13,7 +13,10 @@ from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.frameworks.torch import is_plumbing
 from pyhybrid.spool.content import Spool
 
-FIGURES = ("alive", "allocated", "pieces", "at_peak", "kept", "later_allocated", "later_alive")
+FIGURES = (
+    *("alive", "allocated", "pieces", "at_peak", "kept", "used"),
+    *("later_allocated", "later_alive"),
+)
 
 
 def name_calls(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: Frames) -> None:
@@ -24,11 +27,11 @@ def name_calls(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: F
     names = _Names(tree, frames)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     of_call: list[dict[str, Any]] = []
-    for thread, node, is_later, alive, allocated, pieces, at_peak, kept in found["calls"]:
+    for thread, node, is_later, alive, allocated, pieces, at_peak, kept, used in found["calls"]:
         key = names.of(_node(spool, nodes, thread, node))
         row = rows.setdefault(key, dict(zip(_KEY, key, strict=True)) | dict.fromkeys(FIGURES, 0))
         of_call.append(row)
-        now = dict(zip(FIGURES, (alive, allocated, pieces, at_peak, kept), strict=False))
+        now = dict(zip(FIGURES, (alive, allocated, pieces, at_peak, kept, used), strict=False))
         if is_later:  # what it had itself is the forward pass's
             now = {"at_peak": at_peak, "later_allocated": allocated, "later_alive": alive}
         for name, value in now.items():

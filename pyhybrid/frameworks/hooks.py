@@ -33,10 +33,10 @@ def watch(
 ) -> None:
     """Register a framework with `native` (pyhybrid._native), now or once it is imported: its
     `objects`, the functions that `steps` are made of, and its compilers, unless what `compilers`
-    call is to be counted.  `shapes`: those of its operators are noted.  `memory`: what its allocator
-    gives out is followed.  `gpu`: of how many of each
-    so many steps the GPU's work is recorded; None: of none.  `begins` is called with the code of
-    the framework's package when that is being imported."""
+    call is to be counted.  `shapes`: those of its operators are noted.  `memory`: what its
+    allocator gives out is followed.  `gpu`: of how many of each so many steps the GPU's work is
+    recorded; None: of none.  `begins` is called with the code of the framework's package when that
+    is being imported."""
 
     links = objects or gpu or memory  # what a backward pass does to what made it
     followers: list[Steps] = []

@@ -1,5 +1,5 @@
-"""PyTorch's memory while the program runs: what its CPU allocator gave out, by call and by step, and
-who holds what grows with the steps.
+"""PyTorch's memory while the program runs: what its CPU allocator gave out, by call and by step,
+and who holds what grows with the steps.
 
 Counting is done in C (src/pytorch/memory.c).  Here steps are followed: at the begin of each, what
 lives and the most that lived; at a few of them who holds what calls got that have more each time.
@@ -29,6 +29,7 @@ _LEAST_GROWTH = 256  # bytes a step
 _MOST_GROWING, _MOST_HOLDERS = 8, 3  # calls of which it is looked for who holds what, and of each
 _MOST_GRAPHS, _LEAST_GRAPHS = 4, 4  # ends of autograd graphs that are looked at, if so many live
 _DEPTH, _WIDTH = 8, 256  # objects between a tensor and who holds it, and that refer to those
+_FORWARD, _BACKWARD, _AFTER = range(3)  # src/pytorch/pytorch.h, memory_moment
 _OPTIMIZED = 1  # CO_OPTIMIZED: locals of such code are no dict
 
 _memory: "Memory | None" = None  # the session's
@@ -84,6 +85,7 @@ class Memory(Steps):
         self._begin_ns = 0
         self._alive = 0
         self._first_peak = 0  # before the first step
+        self._is_backward = False  # the last phase that began
         self._wants_base = True  # the next forward pass is the first since a backward one
         self._marks: dict[int, array[int]] = {}  # at some steps what each call had
         self._look_at = _FIRST_LOOK
@@ -98,7 +100,7 @@ class Memory(Steps):
         from pyhybrid import _torch
 
         now_ns = self._native.read_clock(MONOTONIC)
-        alive, most, *_ = _torch.step_memory()
+        alive, most, *_ = _torch.memory_totals(True)
         if not self._begin_ns:
             self._first_peak = most
         elif (self.n_steps - 1) % self._every == 0:
@@ -116,10 +118,15 @@ class Memory(Steps):
         from pyhybrid import _torch
 
         if phase == names.memory()["uses"]:
-            _torch.mark_memory(True)
+            _torch.memory_mark(_BACKWARD)
+            self._is_backward = True
             self._wants_base = True
-        elif phase == "forward" and self._wants_base:
-            _torch.mark_memory(False)
+            return
+        if self._is_backward:
+            _torch.memory_mark(_AFTER)
+            self._is_backward = False
+        if phase == "forward" and self._wants_base:
+            _torch.memory_mark(_FORWARD)
             self._wants_base = False
 
     def end(self) -> dict[str, Any]:
@@ -133,7 +140,7 @@ class Memory(Steps):
     def _facts(self) -> dict[str, Any]:
         from pyhybrid import _torch
 
-        alive, most, peak, noted, n_lost, lost_bytes = _torch.step_memory()
+        alive, _, peak, noted, n_lost, lost_bytes = _torch.memory_totals(False)
         return {
             "alive": alive,
             "peak": peak,
@@ -144,7 +151,7 @@ class Memory(Steps):
             "steps": self._steps,
             "every": self._every,
             "n_steps": self.n_steps,
-            "calls": _torch.calls_memory(),
+            "calls": _torch.memory_calls(),
             "growing": [
                 {"call": call, "bytes": growth[0], "steps": growth[1], "since": growth[2]}
                 | {"holders": self._holders.get(call, [])}
@@ -163,7 +170,7 @@ class Memory(Steps):
         last = self._look_at
         if self.n_steps not in (last // 2, last * 3 // 4, last):
             return
-        self._marks[self.n_steps] = array("q", _torch.alive_memory())
+        self._marks[self.n_steps] = array("q", _torch.memory_alive())
         if self.n_steps < last:
             return
         begin_ns = self._native.read_clock(MONOTONIC)
@@ -173,8 +180,8 @@ class Memory(Steps):
         if new and self._n_looks < _LOOKS:
             self._n_looks += 1
             with suppress(Exception):  # of the program's objects
-                pieces = {call: _torch.oldest_memory(call) for call in new}
-                self._holders |= dict.fromkeys(new, []) | holders_of(pieces)
+                pieces = {call: _torch.memory_oldest(call) for call in new}
+                self._holders |= {call: [] for call in new} | holders_of(pieces)
         self._look_ns += self._native.read_clock(MONOTONIC) - begin_ns
         self._marks = {last: self._marks[last]}
         self._look_at *= 2
@@ -281,24 +288,24 @@ def _search(starts: list[tuple[Any, set[int]]], named: dict[int, str]) -> dict[i
         ours.add(id(level))
         above = gc.get_referrers(*level)[:_WIDTH]
         ours.add(id(above))
-        level, below = [], level
+        below, level = level, []
         ends: list[tuple[set[int], str]] = []
         while above:
             each = above.pop()
             if id(each) in ours or id(each) in whose:
                 continue
-            of = set().union(*(whose.get(id(to), ()) for to in gc.get_referents(each)))
-            of -= found.keys()
-            text = _end(each, below, whose) if of else ""
+            those = [whose[id(to)] for to in gc.get_referents(each) if id(to) in whose]
+            searched = set[int]().union(*those) - found.keys()
+            text = _end(each, below, whose) if searched else ""
             if text:
-                ends.append((of, text))
+                ends.append((searched, text))
             elif text is None:
-                whose[id(each)] = of
+                whose[id(each)] = searched
                 level.append(each)
         del below
-        for of, text in ends:
-            for one in of:
-                found.setdefault(one, []).append(text)
+        for searched, text in ends:
+            for of in searched:
+                found.setdefault(of, []).append(text)
     return found
 
 
@@ -358,7 +365,7 @@ def _module_hooks() -> list[FunctionType]:
 def _kinds_of(base: type) -> list[type]:
     found, todo = [base], [base]
     while todo:
-        below = type.__subclasses__(todo.pop())
+        below: list[type] = type.__subclasses__(todo.pop())
         found += below
         todo += below
     return found

@@ -23,7 +23,10 @@ def memory_listing(found: Memory) -> Listing:
             f"{megabytes(found.steps[-1].alive)} after the last"
         )
     if found.kept:
-        yield f"kept for a backward pass by its forward pass: {megabytes(found.kept)}"
+        yield (
+            f"when a backward pass began, {megabytes(found.kept)} of its forward pass lived; "
+            f"it used and gave back {megabytes(found.used)}"
+        )
     if found.resident:
         last, per_step = found.resident.last, found.resident.per_step
         yield f"resident: {megabytes(last)} after the last step, {per_step / 1e6:+,.2f} MB a step"
@@ -49,7 +52,8 @@ def _most(each: MemoryCall) -> int:
 def _columns(found: Memory) -> Iterator[Column]:
     for title, name in (
         ("at the peak", "at_peak"),
-        ("for backward", "kept"),
+        ("at backward", "kept"),
+        ("used by it", "used"),
         ("at the end", "alive"),
         ("a step", "per_step"),
         ("got in all", "allocated"),

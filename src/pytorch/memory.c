@@ -6,8 +6,8 @@
  * past the allocator (by NumPy, by libraries) is not seen, as torch.profiler does not see it.
  *
  * All that lives is in a table of a bounded size, which is searched without a lock: an address is alive once.  What found no
- * room is counted.  A call's bytes are kept at three moments: when the most was alive, when a backward pass began, and before
- * the forward pass that it follows.
+ * room is counted.  A call's bytes are kept of some moments: when the most was alive, before a forward pass, when the backward
+ * pass after it began, and after that.
  *
  * Sources: c10/core/Allocator.h, c10/core/CPUAllocator.h, c10/util/UniqueVoidPtr.h of PyTorch 2.2 to 2.15.
  *
@@ -54,8 +54,8 @@ static struct site {
     _Atomic uint32_t number;
     _Atomic int64_t alive;
     _Atomic uint64_t allocated, calls;
-    int64_t at_peak, base, kept;
-} sites[MEMORY_SITES]; /* by hash */
+    int64_t at_peak, base, kept, used;
+} sites[MEMORY_SITES];           /* by hash */
 static _Atomic uint32_t n_sites; /* half of them, at most */
 static _Atomic uint16_t in_order[MEMORY_SITES / 2];
 
@@ -93,7 +93,8 @@ static uint32_t site_of(uint64_t key)
             continue;
         }
         uint32_t number = atomic_fetch_add(&n_sites, 1);
-        if (number >= MEMORY_SITES / 2) /* others were as late: it has no number, and is not shown */
+        if (number >=
+            MEMORY_SITES / 2) /* others were as late: it has no number, and is not shown */
             break;
         atomic_store(&in_order[number], (uint16_t)at);
         return at;
@@ -286,8 +287,7 @@ void memory_proof_compare(uint64_t address, uint64_t bytes)
     is_refuted |= n_passed != 1 || passed_bytes != bytes || passed_words[0] != address;
     Dl_info info, of_library;
     for (uint32_t i = 1; i < RETURNED_WORDS; i++) {
-        bool is_function = passed_words[i] != address &&
-                           dladdr((void *)passed_words[i], &info) &&
+        bool is_function = passed_words[i] != address && dladdr((void *)passed_words[i], &info) &&
                            dladdr((void *)current_allocator, &of_library) &&
                            info.dli_fbase == of_library.dli_fbase;
         may_be[i] &= is_function && (!n_compared || passed_words[i] == (uint64_t)usual_give_back);
@@ -353,33 +353,46 @@ void memory_stop(void)
         set_allocator((void *)usual, 0);
 }
 
-void memory_step(struct memory_totals *totals)
+struct memory_totals memory_totals(void)
 {
-    uint64_t now = alive;
-    *totals = (struct memory_totals){now, step_peak, peak, noted_peak, n_lost, lost_bytes, step};
-    step_peak = now;
-    atomic_fetch_add(&step, 1);
+    return (struct memory_totals){alive, step_peak, peak, noted_peak, n_lost, lost_bytes};
 }
 
-void memory_mark(bool is_kept)
+struct memory_totals memory_step(void)
 {
+    struct memory_totals totals = memory_totals();
+    atomic_store(&step_peak, totals.alive);
+    atomic_fetch_add(&step, 1);
+    return totals;
+}
+
+static int64_t more_than_base(const struct site *s)
+{
+    int64_t now = atomic_load_explicit(&s->alive, memory_order_relaxed);
+    return now > s->base ? now - s->base : 0;
+}
+
+void memory_mark(enum memory_moment moment)
+{
+    static bool is_most;
     uint64_t all = 0;
     uint32_t n = sites_used();
     for (uint32_t i = 0; i < n; i++) {
         struct site *s = nth(i);
-        int64_t now = atomic_load_explicit(&s->alive, memory_order_relaxed);
-        if (!is_kept)
-            s->base = now;
-        else if (now > s->base)
-            all += (uint64_t)(now - s->base);
+        if (moment == MEMORY_FORWARD)
+            s->base = atomic_load_explicit(&s->alive, memory_order_relaxed);
+        else if (moment == MEMORY_BACKWARD)
+            all += (uint64_t)more_than_base(s);
+        else if (is_most && s->kept > more_than_base(s))
+            s->used = s->kept - more_than_base(s);
     }
-    if (!is_kept || all <= most_kept)
+    is_most = moment == MEMORY_BACKWARD && all > most_kept;
+    if (!is_most)
         return;
     most_kept = all;
     for (uint32_t i = 0; i < n; i++) {
-        struct site *s = nth(i);
-        int64_t now = atomic_load_explicit(&s->alive, memory_order_relaxed);
-        s->kept = now > s->base ? now - s->base : 0;
+        nth(i)->kept = more_than_base(nth(i));
+        nth(i)->used = 0;
     }
 }
 
@@ -395,7 +408,8 @@ bool memory_site(uint32_t number, struct memory_site *to)
                                .allocated = s->allocated,
                                .calls = s->calls,
                                .at_peak = s->at_peak,
-                               .kept = s->kept};
+                               .kept = s->kept,
+                               .used = s->used};
     if (to->node == 0xffffffff)
         to->node = to->thread = 0;
     return true;

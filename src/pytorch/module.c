@@ -325,33 +325,37 @@ static PyObject *stop_memory(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(memory_step_doc,
-             "step_memory() -> tuple[int, int, int, int, int, int]\n\n"
-             "A step begins.  Bytes: alive, the most in the last step, the most ever, of which "
-             "calls\nare known; pieces that were lost, and their bytes.");
+PyDoc_STRVAR(memory_totals_doc,
+             "memory_totals(is_step: bool) -> tuple[int, int, int, int, int, int]\n\n"
+             "Bytes: alive, the most in the step, the most ever, of which calls are known; pieces "
+             "that\nwere lost, and their bytes.  A step begins, if `is_step`.");
 
-static PyObject *step_memory(PyObject *self, PyObject *unused)
+static PyObject *totals_of_memory(PyObject *self, PyObject *is_step)
 {
     (void)self;
-    (void)unused;
-    struct memory_totals t;
-    memory_step(&t);
+    struct memory_totals t = is_step == Py_True ? memory_step() : memory_totals();
     return Py_BuildValue("(KKKKKK)", t.alive, t.step_peak, t.peak, t.noted_peak, t.n_lost,
                          t.lost_bytes);
 }
 
-PyDoc_STRVAR(mark_memory_doc, "mark_memory(is_kept: bool) -> None\n\n"
-                              "A backward pass begins, or the forward pass before the next one.");
+PyDoc_STRVAR(mark_memory_doc, "memory_mark(moment: int) -> None\n\n"
+                              "0: the first forward pass since a backward one begins, 1: a "
+                              "backward one, 2: something\nafter that.");
 
-static PyObject *mark_memory(PyObject *self, PyObject *is_kept)
+static PyObject *mark_memory(PyObject *self, PyObject *moment)
 {
     (void)self;
-    memory_mark(is_kept == Py_True);
+    long number = PyLong_AsLong(moment);
+    if (PyErr_Occurred())
+        return NULL;
+    if (number < MEMORY_FORWARD || number > MEMORY_AFTER)
+        return PyErr_Format(PyExc_ValueError, "no moment: %ld", number);
+    memory_mark((enum memory_moment)number);
     Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(memory_alive_doc,
-             "alive_memory() -> bytes\n\nHow many bytes each call has that live: int64 each.");
+             "memory_alive() -> bytes\n\nHow many bytes each call has that live: int64 each.");
 
 static PyObject *alive_memory(PyObject *self, PyObject *unused)
 {
@@ -367,10 +371,12 @@ static PyObject *alive_memory(PyObject *self, PyObject *unused)
     return found;
 }
 
-PyDoc_STRVAR(memory_sites_doc,
-             "calls_memory() -> list[tuple[int, int, bool, int, int, int, int, int]]\n\n"
-             "Of each call its thread and node, and whether autograd did it later; bytes that "
-             "live,\nthat it got, how often; alive at the peak, and kept for a backward pass.");
+PyDoc_STRVAR(
+    memory_sites_doc,
+    "memory_calls() -> list[tuple[int, int, bool, int, int, int, int, int, int]]\n\n"
+    "Of each call its thread and node, and whether autograd did it later; bytes that "
+    "live,\nthat it got, how often; alive at the peak, as a backward pass began, given back by its "
+    "end.");
 
 static PyObject *calls_memory(PyObject *self, PyObject *unused)
 {
@@ -379,9 +385,8 @@ static PyObject *calls_memory(PyObject *self, PyObject *unused)
     struct memory_site s;
     PyObject *found = PyList_New(0);
     for (uint32_t i = 0; found && memory_site(i, &s); i++) {
-        PyObject *row =
-            Py_BuildValue("(IINLKKLL)", s.thread, s.node, PyBool_FromLong(s.is_later), s.alive,
-                          s.allocated, s.calls, s.at_peak, s.kept);
+        PyObject *row = Py_BuildValue("(IINLKKLLL)", s.thread, s.node, PyBool_FromLong(s.is_later),
+                                      s.alive, s.allocated, s.calls, s.at_peak, s.kept, s.used);
         if (!row || PyList_Append(found, row))
             Py_CLEAR(found);
         Py_XDECREF(row);
@@ -389,7 +394,7 @@ static PyObject *calls_memory(PyObject *self, PyObject *unused)
     return found;
 }
 
-PyDoc_STRVAR(oldest_memory_doc, "oldest_memory(call: int) -> list[tuple[int, int, int]]\n\n"
+PyDoc_STRVAR(oldest_memory_doc, "memory_oldest(call: int) -> list[tuple[int, int, int]]\n\n"
                                 "Address, bytes and step of the oldest pieces of a call.");
 
 #define OLDEST 16
@@ -449,11 +454,11 @@ static PyMethodDef methods[] = {
     {"given", given, METH_VARARGS, given_doc},
     {"follow_memory", follow_memory, METH_NOARGS, follow_memory_doc},
     {"stop_memory", stop_memory, METH_NOARGS, stop_memory_doc},
-    {"step_memory", step_memory, METH_NOARGS, memory_step_doc},
-    {"mark_memory", mark_memory, METH_O, mark_memory_doc},
-    {"alive_memory", alive_memory, METH_NOARGS, memory_alive_doc},
-    {"calls_memory", calls_memory, METH_NOARGS, memory_sites_doc},
-    {"oldest_memory", oldest_memory, METH_O, oldest_memory_doc},
+    {"memory_totals", totals_of_memory, METH_O, memory_totals_doc},
+    {"memory_mark", mark_memory, METH_O, mark_memory_doc},
+    {"memory_alive", alive_memory, METH_NOARGS, memory_alive_doc},
+    {"memory_calls", calls_memory, METH_NOARGS, memory_sites_doc},
+    {"memory_oldest", oldest_memory, METH_O, oldest_memory_doc},
     {"objects", objects, METH_O, objects_doc},
     {"prove_shapes", prove_shapes, METH_O, prove_shapes_doc},
     {"look_at_operators", look_at_operators, METH_O, look_at_operators_doc},

@@ -88,7 +88,6 @@ const struct shapes_entry *shapes_at(uint32_t i, uint64_t *n_lost);
 struct memory_totals {
     uint64_t alive, step_peak, peak, noted_peak; /* bytes */
     uint64_t n_lost, lost_bytes;                 /* found no room in the table */
-    uint32_t step;
 };
 
 struct memory_site {
@@ -97,7 +96,8 @@ struct memory_site {
     int64_t alive;         /* bytes */
     uint64_t allocated, calls;
     int64_t at_peak; /* bytes */
-    int64_t kept;    /* when a backward pass began, the one with the most: by its forward pass */
+    int64_t kept;    /* when a backward pass began, the one with the most: of its forward pass */
+    int64_t used;    /* of that, what was given back until it had ended */
 };
 
 struct memory_piece {
@@ -116,11 +116,13 @@ void memory_proof_compare(uint64_t address, uint64_t bytes);
 const char *memory_start(void);
 void memory_stop(void);
 
-/* A step begins: returns what there was until now. */
-void memory_step(struct memory_totals *totals);
+/* What there was until now; memory_step: a step begins. */
+struct memory_totals memory_totals(void);
+struct memory_totals memory_step(void);
 
-/* A backward pass begins (is_kept), or a forward pass, the first since that. */
-void memory_mark(bool is_kept);
+/* The first forward pass since a backward one begins, a backward one does, or something else after that. */
+enum memory_moment { MEMORY_FORWARD, MEMORY_BACKWARD, MEMORY_AFTER };
+void memory_mark(enum memory_moment moment);
 
 /* Returns false if there is none of this number, from 0 on. */
 bool memory_site(uint32_t number, struct memory_site *to);

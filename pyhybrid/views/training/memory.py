@@ -1,6 +1,7 @@
 """Memory of a training: what PyTorch's CPU allocator gave out, by module and call, and by step."""
 
 import os
+from typing import Any
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables.profile import Profile, made_once
@@ -12,8 +13,9 @@ class MemoryCall(Record):
     """Hold a call, by the module of a model around it, its function, and the innermost one of the
     program's: bytes.
 
-    `at_peak`: that lived when the most did; `kept`: when the backward pass with the most began, by
-    the forward pass before it; `alive`: at the end; `allocated`: in all, as so many `pieces`;
+    `at_peak`: that lived when the most did; `kept`: when the backward pass with the most began, of
+    the forward pass before it, and `used`: of that, what was given back until it had ended, which
+    autograd kept; `alive`: at the end; `allocated`: in all, as so many `pieces`;
     `later_allocated`, `later_alive`: by the backward pass of what it did.  `per_step`: by so much
     more lived after each of `grown_steps` steps; 0: it did not grow.  `holders`: who holds that, in
     words.
@@ -29,6 +31,7 @@ class MemoryCall(Record):
     caller_line: int
     at_peak: int
     kept: int
+    used: int
     alive: int
     allocated: int
     pieces: int
@@ -50,8 +53,8 @@ class StepMemory(Record):
 class Memory(Record):
     """Hold what `report memory --json` prints: bytes.
 
-    `peak`: the most that lived, which `named_peak` of it calls had; `alive`: at the end; `kept`:
-    what calls kept for a backward pass, the one with the most; `per_step`: of the calls that grow
+    `peak`: the most that lived, which `named_peak` of it calls had; `alive`: at the end; `kept`
+    and `used`: the sums of all calls; `per_step`: of the calls that grow
     with the steps.  `lost`: pieces that found no room in the table, which no figure has, and
     `lost_bytes`.  `steps`: each `every`th.  `resident`: that of the process; null: not known.
     """
@@ -60,6 +63,7 @@ class Memory(Record):
     named_peak: int
     alive: int
     kept: int
+    used: int
     per_step: int
     n_steps: int
     lost: int
@@ -84,6 +88,7 @@ def memory_of(profile: Profile) -> Memory | None:
         found["noted_peak"],
         found["alive"],
         sum(each.kept for each in calls),
+        sum(each.used for each in calls),
         sum(each.per_step for each in calls),
         found["n_steps"],
         found["lost"],
@@ -99,7 +104,9 @@ def memory_figures(profile: Profile) -> Memory:
     """Return what is known.  Raises PyhybridError where nothing was followed."""
     found = memory_of(profile)
     if found is None:
-        raise PyhybridError(f"{profile.path}: nothing of PyTorch's memory: run it with --torch memory")
+        raise PyhybridError(
+            f"{profile.path}: nothing of PyTorch's memory: run it with --torch memory"
+        )
     return found
 
 
@@ -118,10 +125,11 @@ def _place(function: str, file: str, line: int) -> str:
     return f"{function} ({os.path.basename(file)}:{line})" if function else ""
 
 
-def _call(row: dict[str, object]) -> MemoryCall:
-    steps = int(str(row.get("grown_steps", 0)))
-    per_step = round(int(str(row.get("grown", 0))) / steps) if steps else 0
-    known = {name: row[name] for name in MemoryCall._fields if name in row}
-    return MemoryCall(
-        **known | {"per_step": per_step, "grown_steps": steps, "holders": row.get("holders", [])}
-    )
+def _call(row: dict[str, Any]) -> MemoryCall:
+    steps = row.get("grown_steps", 0)
+    own = {
+        "per_step": round(row["grown"] / steps) if steps else 0,
+        "grown_steps": steps,
+        "holders": row.get("holders", []),
+    }
+    return MemoryCall(**{name: row[name] for name in MemoryCall._fields if name in row} | own)

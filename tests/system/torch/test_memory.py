@@ -1,0 +1,95 @@
+"""What PyTorch's CPU allocator gives out, by module and call (--torch memory)."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TARGETS, printed
+from torch_support import TorchProcess
+
+from pyhybrid.tables.profile import Profile
+
+pytestmark = pytest.mark.needs("torch")
+
+PROGRAM = TARGETS / "torch_memory.py"
+OPTIONS = ("-q", "--format", "folded", "--torch", "memory")
+BATCH, WIDTH, LAST, STEPS = 256, 128, 8, 24  # the program's
+OUTPUT = BATCH * WIDTH * 4  # bytes
+KEEP = "keep_outputs.<locals>.keep"
+
+
+def run(process: TorchProcess, folder: Path, *words: str) -> tuple[str, dict[str, Any]]:
+    out = process.profiled(folder, *OPTIONS, PROGRAM, *words)
+    return out, json.loads(printed(folder, "report", "memory", "--json"))
+
+
+def findings(folder: Path) -> dict[str, str]:
+    found = json.loads(printed(folder, "report", "findings", "--json"))["findings"]
+    return {each["rule"]: each["text"] for each in found}
+
+
+def test_figures_are_those_of_pytorchs_own_profiler(
+    tmp_path: Path, torch_process: TorchProcess
+) -> None:
+    out, found = run(torch_process, tmp_path, "counted", "kept")
+    given_out, most = map(int, out.split())
+    calls = found["calls"]
+    assert sum(c["allocated"] + c["later_allocated"] for c in calls) == given_out
+    assert found["peak"] == most
+    assert found["lost"] == 0
+    # At the peak each call has what it has there, but for the part that is not worth a look.
+    assert sum(c["at_peak"] for c in calls) == found["named_peak"]
+    assert 0.98 * most <= found["named_peak"] <= most
+
+
+def test_who_keeps_the_outputs_of_a_layer(tmp_path: Path, torch_process: TorchProcess) -> None:
+    _, found = run(torch_process, tmp_path, "kept")
+    [grows] = [each for each in found["calls"] if each["per_step"]]
+    assert (grows["module"], grows["of_class"]) == ("Net.second", "Linear")
+    assert (grows["caller"], grows["per_step"]) == ("Net.forward", OUTPUT)
+    line = 1 + PROGRAM.read_text().splitlines().index("    def keep(module, inputs, output):")
+    holder = f"`kept`, in the closure of a module's hook {KEEP} (torch_memory.py:{line})"
+    assert grows["holders"] == [holder]
+    # What autograd keeps: two outputs of ReLU, that of the last layer for its square, a mean.
+    assert found["used"] == 2 * OUTPUT + BATCH * LAST * 4 + 4
+    assert found["kept"] == found["used"] + OUTPUT  # and what the hook keeps
+    by_module = {each["module"]: each["used"] for each in found["calls"]}
+    assert by_module["Net"] == 2 * OUTPUT
+    assert len(found["steps"]) == STEPS - 1
+    alive = [each["alive"] for each in found["steps"]]
+    assert {b - a for a, b in pairwise(alive)} == {OUTPUT}
+    call = f"Net.second [Linear], Net.forward (torch_memory.py:{grows['caller_line']})"
+    lives = f"0.13 MB more of {call} lives after each of 8 steps, held by {holder}"
+    assert findings(tmp_path)["memory"] == lives
+    assert "0.13 MB more of Net.second [Linear]" in printed(tmp_path, "report")
+    lines = printed(tmp_path, "report", "memory").splitlines()
+    assert any(line.strip() == f"held by {holder}" for line in lines)
+
+
+def test_a_healthy_model_keeps_nothing(tmp_path: Path, torch_process: TorchProcess) -> None:
+    _, found = run(torch_process, tmp_path)
+    assert not [each for each in found["calls"] if each["per_step"]]
+    assert "memory" not in findings(tmp_path)
+    assert len({each["alive"] for each in found["steps"]}) == 1
+
+
+@pytest.mark.further
+def test_what_is_not_proven_is_off(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from pyhybrid import _torch
+given = _torch.given
+_torch.given = lambda address, n: given(address + 8, n)
+import torch
+torch.ones(5)
+"""
+    )
+    printed(tmp_path, "-q", "--mode", "trace", "--torch", "memory", program)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        assert "memory" not in profile.meta
+        assert any("allocator gives out is not known" in note for note in profile.meta["notes"])
