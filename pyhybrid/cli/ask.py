@@ -69,6 +69,7 @@ def _more(profile: Profile, found: Answers) -> list[More]:
         "ops": found.operators,
         "steps": found.steps,
         "compiles": found.compiles,
+        "memory": profile.meta.get("memory"),
         "processes": len(profile.processes) > 1,
         "findings": (),  # all are here
     }

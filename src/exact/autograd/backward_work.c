@@ -254,7 +254,8 @@ static bool here(struct maker *place, bool *is_later)
     if (!running)
         return false;
     atomic_fetch_add(&n_looking, 1);
-    const struct exact *x = atomic_load(&exact_current);
+    bool is_seen = atomic_load(&session) == running; /* who stops it waits for us, or we see that */
+    const struct exact *x = is_seen ? atomic_load(&exact_current) : NULL;
     const struct exact_thread *t = exact_this_thread.thread;
     if (x && t && exact_this_thread.generation == x->generation &&
         !atomic_load_explicit(&exact_this_thread.busy, memory_order_relaxed) && t->depth) {
