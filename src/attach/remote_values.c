@@ -11,11 +11,11 @@
 #define NAME_BYTES 100
 
 /* What a static type is called tells what its objects are. */
-static bool type_name(pid_t pid, uint64_t object, char name[NAME_BYTES], bool *is_static)
+static bool type_name(pid_t pid, uint64_t at, char name[NAME_BYTES], bool *is_static)
 {
     PyObject head;
     PyTypeObject type;
-    if (!remote_read(pid, object, &head, sizeof head) ||
+    if (!remote_read(pid, at, &head, sizeof head) ||
         !remote_read(pid, (uint64_t)head.ob_type, &type, sizeof type))
         return false;
     *is_static = !(type.tp_flags & Py_TPFLAGS_HEAPTYPE);
@@ -28,14 +28,14 @@ static bool type_name(pid_t pid, uint64_t object, char name[NAME_BYTES], bool *i
     return *name != 0;
 }
 
-static bool number_text(pid_t pid, uint64_t object, char *out, size_t room)
+static bool number_text(pid_t pid, uint64_t at, char *out, size_t room)
 {
     struct {
         PyObject head;
         uintptr_t tag;
         uint32_t digits[2]; /* 30 bits each */
     } n;
-    if (!remote_read(pid, object, &n, sizeof n))
+    if (!remote_read(pid, at, &n, sizeof n))
         return false;
     size_t n_digits = n.tag >> 3;
     if (n_digits > 2)
@@ -45,7 +45,7 @@ static bool number_text(pid_t pid, uint64_t object, char *out, size_t room)
     return snprintf(out, room, "%s%" PRIu64, (n.tag & 3) == 2 ? "-" : "", value) > 0;
 }
 
-static bool count_text(pid_t pid, uint64_t object, const char *what, char *out, size_t room)
+static bool count_text(pid_t pid, uint64_t at, const char *what, char *out, size_t room)
 {
     static const struct {
         const char *name;
@@ -59,45 +59,45 @@ static bool count_text(pid_t pid, uint64_t object, const char *what, char *out, 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         Py_ssize_t n;
         if (!strcmp(what, counts[i].name))
-            return remote_read(pid, object + counts[i].at, &n, sizeof n) &&
+            return remote_read(pid, at + counts[i].at, &n, sizeof n) &&
                    snprintf(out, room, "<%s of %zd>", what, n) > 0;
     }
     return false;
 }
 
 /* A cell's content, or the object itself; 0: the cell is empty. */
-static uint64_t content(pid_t pid, uint64_t object)
+static uint64_t content(pid_t pid, uint64_t at)
 {
     char name[NAME_BYTES];
     bool is_static;
     PyCellObject cell;
-    if (type_name(pid, object, name, &is_static) && is_static && !strcmp(name, "cell"))
-        return remote_read(pid, object, &cell, sizeof cell) ? (uint64_t)cell.ob_ref : 0;
-    return object;
+    if (type_name(pid, at, name, &is_static) && is_static && !strcmp(name, "cell"))
+        return remote_read(pid, at, &cell, sizeof cell) ? (uint64_t)cell.ob_ref : 0;
+    return at;
 }
 
-static bool remote_value(pid_t pid, uint64_t object, struct remote_value *out)
+static bool remote_value(pid_t pid, uint64_t at, struct remote_value *out)
 {
     char name[NAME_BYTES];
     bool is_static;
     *out = (struct remote_value){0};
-    if (!(object = content(pid, object)) || !type_name(pid, object, name, &is_static))
+    if (!(at = content(pid, at)) || !type_name(pid, at, name, &is_static))
         return false;
     if (is_static) {
         double real;
         if (!strcmp(name, "str"))
-            return out->is_string = remote_text(pid, object, &out->string);
+            return out->is_string = remote_text(pid, at, &out->string);
         if (!strcmp(name, "NoneType"))
             return snprintf(out->text, sizeof out->text, "None") > 0;
-        if (!strcmp(name, "bool") && number_text(pid, object, out->text, sizeof out->text))
+        if (!strcmp(name, "bool") && number_text(pid, at, out->text, sizeof out->text))
             return snprintf(out->text, sizeof out->text, "%s",
                             *out->text == '0' ? "False" : "True") > 0;
         if (!strcmp(name, "int"))
-            return number_text(pid, object, out->text, sizeof out->text);
+            return number_text(pid, at, out->text, sizeof out->text);
         if (!strcmp(name, "float") &&
-            remote_read(pid, object + offsetof(PyFloatObject, ob_fval), &real, sizeof real))
+            remote_read(pid, at + offsetof(PyFloatObject, ob_fval), &real, sizeof real))
             return snprintf(out->text, sizeof out->text, "%.17g", real) > 0;
-        if (count_text(pid, object, name, out->text, sizeof out->text))
+        if (count_text(pid, at, name, out->text, sizeof out->text))
             return true;
     }
     const char *dot = strrchr(name, '.');
