@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<I")  # of what follows, in both directions
 STOP = b"s"
-OWN_THREAD = "pyhybrid"
 SLACK_S = 30.0  # after the time that was asked for the profile ends without a word
 
 
@@ -175,6 +174,7 @@ def _started(claim: GivenClaim, run: dict[str, Any]) -> Profiling:
     import sys
 
     from pyhybrid import _native
+    from pyhybrid.capture.children import OWN_THREAD
     from pyhybrid.capture.profiling_run import Profiling
     from pyhybrid.options.settings import CommandLineSettings
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FOLDER, PART = ".parts", ".part"  # the run's spool and this are PREFIX.pyhybrid and what follows
 VARIABLE = "PYHYBRID_RUN"  # what started children are to do: Parts.run
 MULTIPROCESSING = "multiprocessing"  # what a process that it spawns or serves runs
+OWN_THREAD = "pyhybrid"  # the name of threads of ours
 UNWANTED = "not chosen"  # why one is left out: --children names others
 LEFT_OUT, TAKEN = "left-out", "taken"  # files in the folder, beside the spools
 RENEWED_S = 1.0  # how long what the folder takes is believed

@@ -12,7 +12,6 @@ Imports are few and light: the program waits for them.
 from __future__ import annotations
 
 import os
-import sys
 from _thread import RLock, allocate_lock, get_native_id, start_new_thread
 from posix import getpid
 from time import monotonic, monotonic_ns, process_time, strftime
@@ -37,7 +36,6 @@ LOOK_S = 1.0  # how often rules are looked at
 FOR_LOOKS = 3  # so many in a row the CPU time is to be beyond what a rule names
 MOST_SNAPSHOTS = 100  # that rules make in a run
 STEPS_KNOWN, FEW_STEPS = 64, 10  # of whose times the median is; before so many it is not known
-OWN_THREAD = "pyhybrid"
 
 
 class FlightRecorder:
@@ -118,7 +116,7 @@ class FlightRecorder:
 
     def _name(self) -> None:
         with suppress(Exception):
-            self._profiling.native.name_thread(get_native_id(), OWN_THREAD)
+            self._profiling.native.name_thread(get_native_id(), children.OWN_THREAD)
 
     def _is_old(self, path: str, ended: float, now: float) -> bool:
         """Is it of before the time that is kept?  It is removed then."""
@@ -264,8 +262,3 @@ class _Level:
             finally:
                 os.close(file)
         return 0.0
-
-
-def n_modules() -> int:
-    """Return how many modules there are: with new ones come new methods of C code."""
-    return len(sys.modules)

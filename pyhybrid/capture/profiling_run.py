@@ -310,12 +310,7 @@ class Profiling:
             self.claim.keep()
             if self.settings.keep_last:
                 self.recorder = flight_recorder.FlightRecorder(self)
-            started = self._start_native(**known)
-            self.paused = True
-            self._watch_frameworks()
-            watch_forks(self)
-            self.native.on_leaving(self.leave)
-            self._write_meta(started)
+            self._begin_session(**known)
             self.started = True
             if self.recorder:
                 self.recorder.begin()
@@ -323,6 +318,15 @@ class Profiling:
             self.native.stop()
             self.claim.give_up()
             raise
+
+    def _begin_session(self, **known: Any) -> None:
+        """Start, paused, with the spool that is claimed; what is `known` is not measured."""
+        started = self._start_native(**known)
+        self.paused = True
+        self._watch_frameworks()
+        watch_forks(self)
+        self.native.on_leaving(self.leave)
+        self._write_meta(started)
 
     def renew(self, began_ns: int) -> str:
         """Let what is recorded go into a new spool from now on, and return where the last one is.
@@ -349,13 +353,9 @@ class Profiling:
                 kept = flight_recorder.keep(self.claim.descriptor, parts.path, began_ns)
             self.processor = ProcessorWaits() if self.processor else None
             self.children = Children()
-            started = self._start_native(inherits=True)
-            self._watch_frameworks()
-            watch_forks(self)
-            self.native.on_leaving(self.leave)
+            self._begin_session(inherits=True)
             if self.settings.samples and not self.how:
                 keep_whole(self.native.whole_write, self.streams)
-            self._write_meta(started)
             self.resume()
         except BaseException as error:
             self.started = False

@@ -12,7 +12,9 @@ from pyhybrid.capture.children import folder_beside
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.all_processes import began_ns, spools_in
 from pyhybrid.finish.finish import make_of_spools
+from pyhybrid.spool import HEADER
 
+_AT_ONCE = 1 << 24
 TRIES = 10  # to copy spools while nothing changes
 
 
@@ -22,6 +24,19 @@ def make_snapshot(spool_path: str, prefix: str, why: str) -> str:
     with tempfile.TemporaryDirectory(prefix="pyhybrid-snapshot-") as folder:
         spools = copied_spools(spool_path, folder)
         return make_of_spools(spools, prefix, [], lambda: {"snapshot": why})
+
+
+def copy_spool(source: str, target: str) -> None:
+    """Copy a spool that is being written.  Raises OSError.
+
+    Its header says which round of its counters is whole, so that is copied last.
+    """
+    with open(source, "rb") as read, open(target, "wb") as written:
+        shutil.copyfileobj(read, written, _AT_ONCE)
+        read.seek(0)
+        head = read.read(HEADER.size)
+        written.seek(0)
+        written.write(head)
 
 
 def copied_spools(spool: str, folder: str) -> list[str]:
@@ -37,10 +52,10 @@ def copied_spools(spool: str, folder: str) -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
             os.mkdir(folder)
             first = os.path.join(folder, os.path.basename(spool))
-            shutil.copyfile(spool, first)
+            copy_spool(spool, first)
             for name in before:
                 with suppress(FileNotFoundError):  # it has become too old
-                    shutil.copyfile(os.path.join(parts, name), os.path.join(folder, name))
+                    copy_spool(os.path.join(parts, name), os.path.join(folder, name))
             # What the recorder moves meanwhile would be missing, or there twice.
             if not set(spools_in(parts)) - set(before):
                 copies = sorted((os.path.join(folder, name) for name in before), key=began_ns)

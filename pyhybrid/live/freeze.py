@@ -1,7 +1,4 @@
-"""Freezes what was recorded until now: a profile of copies of the spools, made in another process.
-
-A spool's header says which round of its counters is whole, so it is copied last.
-"""
+"""Freezes what was recorded until now: another process makes a profile of copies of the spools."""
 
 from __future__ import annotations
 
@@ -15,10 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pyhybrid.capture.output_lock import PART, PROFILE
+from pyhybrid.finish.snapshot import copy_spool
 from pyhybrid.live.model import Live
-from pyhybrid.spool import HEADER
-
-_AT_ONCE = 1 << 24
 
 
 class Freezing:
@@ -64,7 +59,7 @@ class Freezing:
         for each in self._model.processes:
             if each.follower.is_begun:
                 copies.append(os.path.join(self._folder, f"{len(copies)}{PART}"))
-                _copy(each.follower.path, copies[-1])
+                copy_spool(each.follower.path, copies[-1])
         return copies
 
     def step(self) -> str:
@@ -88,12 +83,3 @@ class Freezing:
 
     def _remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _copy(source: str, target: str) -> None:
-    with open(source, "rb") as read, open(target, "wb") as written:
-        shutil.copyfileobj(read, written, _AT_ONCE)
-        read.seek(0)
-        head = read.read(HEADER.size)
-        written.seek(0)
-        written.write(head)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from pyhybrid._columns import GIL_SHIFT, STACK_MASK, WAITS
 from pyhybrid.base.pseudo_frames import TIMES
+from pyhybrid.capture.children import OWN_THREAD
 from pyhybrid.tables.schema import NO_NUMBER as NO_NUMBER
 from pyhybrid.tables.schema import TABLES as TABLES
 from pyhybrid.tables.schema import (
@@ -41,7 +42,6 @@ from pyhybrid.tables.schema import (
     WorkId,
 )
 
-OWN_THREAD = "pyhybrid"  # the name of threads of ours
 FOLDED_TID = 1 << 22  # and more: no thread of the system has these
 OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model
 BACKWARD = "backward"  # of one that stands above the backward work for such an object
