@@ -58,4 +58,5 @@ class Unwind:
     def __new__(cls, pid: int) -> Unwind: ...
     def frames(self, tid: int) -> tuple[list[tuple[int, int, str | None, int]], str]:
         """Return the native frames of a stopped thread, innermost first: (instruction, stack
-        pointer or 0, file, address in it), and why they end before the last one, or ""."""
+        pointer or 0, file, address in it), and why they end before the last one, or "".  Files are
+        those of /proc/PID/root."""

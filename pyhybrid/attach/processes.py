@@ -20,6 +20,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import BinaryIO, NamedTuple
 
+from pyhybrid import _attach
 from pyhybrid.capture.finisher import start_ticks
 from pyhybrid.capture.listening import MARK
 from pyhybrid.capture.output_lock import PART
@@ -71,11 +72,11 @@ class Image:
         ]
 
     def _open(self) -> BinaryIO:
-        file = self._first
-        path = file.path
-        if path.endswith(_DELETED):
-            return open(f"/proc/{self._pid}/map_files/{file.start:x}-{file.end:x}", "rb")
-        return open(f"/proc/{self._pid}/root{path}", "rb")
+        file, of = self._first, f"/proc/{self._pid}"
+        if not file.path.endswith(_DELETED):
+            with suppress(FileNotFoundError):  # (chroot: the kernel's names are not its own)
+                return open(f"{of}/root{file.path}", "rb")
+        return open(f"{of}/map_files/{file.start:x}-{file.end:x}", "rb")
 
     def addresses(self, names: Iterable[str]) -> dict[str, int]:
         """Return where the process has those of the names that it exports."""
@@ -176,6 +177,34 @@ class Process:
         return found
 
     @cached_property
+    def root(self) -> str:
+        """Return the folder that it has as its root, as in a container; "": it is this one's."""
+        own, theirs = (f"/proc/{of}" for of in ("self", self.pid))
+        with suppress(OSError):
+            same = (os.path.samefile(own + of, theirs + of) for of in ("/ns/mnt", "/root"))
+            return "" if all(same) else f"{theirs}/root"
+        return ""
+
+    @cached_property
+    def own_number(self) -> int:
+        """Return its number as it knows that itself: another one in a namespace of its own."""
+        return _own_number(f"/proc/{self.pid}")
+
+    def interpreter(self) -> tuple[bool, bool, int, list[tuple[int, int, bool]]]:
+        """Return what _attach.interpreter does, with the numbers of its threads as they are here.
+
+        Raises UsageError."""
+        try:
+            alive, ends, switches, threads = _attach.interpreter(self.pid, self.runtime)
+        except OSError as error:
+            raise refusal(self.pid, error) from None
+        if self.own_number != self.pid:
+            folder = f"/proc/{self.pid}/task"
+            here = {_own_number(f"{folder}/{name}"): int(name) for name in os.listdir(folder)}
+            threads = [(here[own], at, holds) for own, at, holds in threads if own in here]
+        return alive, ends, switches, threads
+
+    @cached_property
     def started(self) -> float:
         """Return since when it runs, in seconds of time.time()."""
         with open(f"/proc/{self.pid}/stat", "rb") as file:
@@ -205,6 +234,12 @@ def spool_of(pid: int) -> str:
         links = (_link(f"{folder}/{name}") or "" for name in os.listdir(folder))
         return next((link for link in links if link.endswith((PART, ".part"))), "")
     return ""
+
+
+def _own_number(folder: str) -> int:
+    """Return the number of a process or thread in its own namespace (pid_namespaces(7))."""
+    numbers = _status(folder, "NSpid") or os.path.basename(folder)
+    return int(numbers.split()[-1])
 
 
 _OF_PYTHON = (
@@ -276,7 +311,11 @@ def command_of(pid: int) -> str:
 
 def status_of(pid: int, key: str) -> str:
     """Return a line of its status; empty: there is none."""
-    with suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+    return _status(f"/proc/{pid}", key)
+
+
+def _status(folder: str, key: str) -> str:
+    with suppress(OSError), open(f"{folder}/status", encoding="utf-8", errors="replace") as file:
         for line in file:
             name, _, value = line.partition(":")
             if name == key:

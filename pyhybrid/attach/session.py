@@ -10,6 +10,7 @@ import glob
 import json
 import marshal
 import os
+import re
 import select
 import shutil
 import socket
@@ -24,7 +25,7 @@ from pyhybrid.attach import ways
 from pyhybrid.attach.processes import Process
 from pyhybrid.attach.ways import Way
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.attached import LENGTH, SLACK_S, STOP
+from pyhybrid.capture.attached import ATTACHED_AS, LENGTH, SLACK_S, STOP
 from pyhybrid.capture.listening import REQUEST
 from pyhybrid.capture.output_lock import Claim
 from pyhybrid.errors import PyhybridError, UsageError
@@ -34,6 +35,9 @@ ANSWER_S = 60.0  # for it to begin
 LATE_S = 0.1
 STOP_S = 60.0  # for it to end
 _FOLDER = "pyhybrid-attach-{pid}-"
+# Where it has had the package the last time (Meeting.package).
+_HAS_HAD = re.compile(r"(/tmp/pyhybrid-attach-[^/]+)/pyhybrid/_native[^/]* \(deleted\)")
+_NOT_THERE = shutil.ignore_patterns("libpyhybrid*", "_symbolize*", "_attach*", "*.whl")
 _PEER = struct.Struct("iii")
 
 
@@ -43,10 +47,10 @@ class Meeting:
     def __init__(self, process: Process) -> None:
         """Make it.  Raises UsageError."""
         self.process = process
-        self.root = "" if _same_files(process.pid) else f"/proc/{process.pid}/root"
-        prefix = _FOLDER.format(pid=process.pid)
+        self.root = process.root
         try:
-            self.folder = tempfile.mkdtemp(prefix=prefix, dir=f"{self.root}/tmp")
+            self.folder = self._new_folder()
+            self.package = self._package()
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._socket.bind(os.path.join(self.folder, "socket"))
             if os.geteuid() == 0:
@@ -61,6 +65,27 @@ class Meeting:
         self.life = os.pidfd_open(process.pid)
         self._poll.register(self.life, select.POLLIN)
         self.wants_stop = False
+
+    def _new_folder(self) -> str:
+        """Make it.  Modules of the package that are loaded there expect the others where they were:
+        the second time it has the same name.  Raises OSError."""
+        had = (_HAS_HAD.fullmatch(each.path) for each in self.process.mappings)
+        if again := next(filter(None, had), None) if self.root else None:
+            os.mkdir(self.root + again[1], 0o700)
+            return self.root + again[1]
+        prefix = _FOLDER.format(pid=self.process.pid)
+        return tempfile.mkdtemp(prefix=prefix, dir=f"{self.root}/tmp")
+
+    def _package(self) -> list[str]:
+        """Return the folders of the package as the process may open them: copies, if it has other
+        files.  Raises OSError."""
+        folders = ways.package_folders()
+        if not self.root:
+            return folders
+        copy = os.path.join(self.folder, "pyhybrid")
+        for each in reversed(folders):
+            shutil.copytree(each, copy, ignore=_NOT_THERE, dirs_exist_ok=True)
+        return [copy.removeprefix(self.root)]
 
     def accept(self, most_s: float) -> socket.socket | None:
         """Return the connection of the process, once it comes; None: it does not.
@@ -104,17 +129,8 @@ class Meeting:
         self._socket.close()
         os.close(self.life)
         with suppress(OSError):
-            os.unlink(self.root + REQUEST.format(pid=self.process.pid))
+            os.unlink(self.root + REQUEST.format(pid=self.process.own_number))
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _same_files(pid: int) -> bool:
-    try:
-        return os.path.samefile("/proc/self/ns/mnt", f"/proc/{pid}/ns/mnt") and os.path.samefile(
-            "/", f"/proc/{pid}/root"
-        )
-    except OSError:
-        return True
 
 
 def ask_for_end(pid: int) -> None:
@@ -148,6 +164,7 @@ class Attachment:
             "options": self._options,
             "spool": self._claim.spool,
             "most_s": most_s + SLACK_S,
+            "facts": self._facts(),
         }
         data = marshal.dumps(run)
         socket.send_fds(self._connection, [LENGTH.pack(len(data))], [self._claim.descriptor])
@@ -158,6 +175,12 @@ class Attachment:
         if "error" in answer:
             raise UsageError(f"process {self._process.pid}: {answer['error']}")
         return self.way
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what the profile's meta data gets: its number here, if it does not know that."""
+        process = self._process
+        is_known = process.own_number == process.pid and not process.root
+        return {} if is_known else {ATTACHED_AS: process.pid}
 
     def _met(self) -> tuple[Way, socket.socket]:
         ways.check_goes_on(self._process)
@@ -188,8 +211,10 @@ class Attachment:
         if name == ways.LISTENS:
             return ways.begin_by_signal(self._process, meeting.path, meeting.root)
         if name == ways.REMOTE_EXEC:
-            return ways.begin_by_remote_exec(self._process, meeting.path, meeting.folder)
-        return ways.begin_by_ptrace(self._process, meeting.path)
+            return ways.begin_by_remote_exec(
+                self._process, meeting.path, meeting.folder, meeting.package
+            )
+        return ways.begin_by_ptrace(self._process, meeting.path, meeting.package)
 
     def wait(self, most_s: float) -> None:
         """Wait until it has been long enough, it ends, or somebody wants it to end."""

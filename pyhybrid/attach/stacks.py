@@ -93,10 +93,7 @@ class Reader:
     def read(self, process: Process) -> None:
         """Read its stacks.  Raises UsageError."""
         pid, notes = process.pid, []
-        try:
-            alive, _, _, threads = _attach.interpreter(pid, process.runtime)
-        except OSError as error:
-            raise refusal(pid, error) from None
+        alive, _, _, threads = process.interpreter()
         if not alive:
             raise UsageError(f"process {pid} has no Python yet, or no more")
         states = {tid: state for tid, state, _ in threads}
@@ -157,10 +154,7 @@ class Reader:
     def stacks(self) -> list[ProcessStacks]:
         """Return those of all that were read; native names are looked up for all at once."""
         names = _names(
-            (f"/proc/{process.pid}/root", frame)
-            for process, threads, _ in self._raw
-            for raw in threads.values()
-            for frame in raw.native
+            frame for _, threads, _ in self._raw for raw in threads.values() for frame in raw.native
         )
         return [
             ProcessStacks(
@@ -231,24 +225,26 @@ def _native(symbol: str, path: str | None) -> StackFrame:
     return StackFrame(symbol, file, is_python=False, is_plumbing=is_plumbing(file, symbol))
 
 
-def _names(frames: Iterable[tuple[str, _Native]]) -> dict[_Place, str]:
+def _names(frames: Iterable[_Native]) -> dict[_Place, str]:
     """Return the readable names of all native frames, each file read once."""
     load, demangle = default_loader()
     wanted: defaultdict[str, set[int]] = defaultdict(set)
-    root_of: dict[str, str] = {}
-    for root, (_, _, path, address) in frames:
+    for _, _, path, address in frames:
         if path and path.startswith("/"):
             wanted[path].add(address)
-            root_of.setdefault(path, root)
+    paths_of: defaultdict[tuple[int, int], list[str]] = defaultdict(list)  # a process has its own
+    for path in wanted:
+        with suppress(OSError):
+            status = os.stat(path)
+            paths_of[status.st_dev, status.st_ino].append(path)
     names: dict[_Place, str] = {}
-    for path, addresses in wanted.items():
-        listed = sorted(addresses)
+    for paths in paths_of.values():
+        listed = sorted(set().union(*(wanted[path] for path in paths)))
         with suppress(OSError, LookupError, ValueError):
-            for address, symbol in zip(
-                listed, load(root_of[path] + path, None).resolve(listed), strict=True
-            ):
+            for address, symbol in zip(listed, load(paths[0], None).resolve(listed), strict=True):
                 if symbol:
-                    names[path, address] = demangle(plain_symbol(symbol[0]))
+                    name = demangle(plain_symbol(symbol[0]))
+                    names.update({(path, address): name for path in paths})
     return names
 
 

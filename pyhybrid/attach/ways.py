@@ -21,8 +21,7 @@ from pyhybrid.errors import UsageError
 LISTENS, REMOTE_EXEC, PTRACE = "its own signal", "sys.remote_exec", "ptrace"
 PATIENCE_S = 10.0  # until a thread is found that may be borrowed
 PAUSE_S = 0.02
-# As whose it counts: functions in the package's folder are in no profile.
-_FILE = os.path.join(os.path.dirname(__file__), "begun")
+_FILE = "attach/begun"  # as whose it counts: functions in the package's folder are in no profile
 _HANGS_AFTER_S = 1.0
 _PENDING_AFTER_S = 0.1  # no thread sleeps for so long: the main thread runs it by itself
 
@@ -63,11 +62,16 @@ start_new_thread(begin, ({path!r}, {folders!r}))
 """
 
 
-def text(path: str, *, in_thread: bool) -> str:
-    """Return what begins there, in the thread that runs it or in a new one."""
+def package_folders() -> list[str]:
+    """Return where the package is: if it is edited in place, built files have another folder."""
     folders = list(pyhybrid.__path__)
     where = os.path.dirname(_attach.__file__)
-    folders += [where] if where not in folders else []
+    return [*folders, where] if where not in folders else folders
+
+
+def text(path: str, folders: list[str], *, in_thread: bool) -> str:
+    """Return what begins there, in the thread that runs it or in a new one; `folders`: those of the
+    package, as the process may open them."""
     return _TEXT + (_IN_THREAD if in_thread else _HERE).format(path=path, folders=folders)
 
 
@@ -86,14 +90,14 @@ class Way:
 def ways(process: Process) -> list[str]:
     """Return those that are possible by what can be seen."""
     found = [LISTENS] if process.listens_by else []
-    if process.version >= (3, 14):
+    if process.version >= (3, 14) and not process.root:  # the file must have one name on both sides
         found.append(REMOTE_EXEC)
     return [*found, PTRACE]
 
 
 def begin_by_signal(process: Process, path: str, root: str) -> Way:
     """Leave the request, and send the signal.  Raises UsageError."""
-    request = root + REQUEST.format(pid=process.pid)
+    request = root + REQUEST.format(pid=process.own_number)
     with suppress(FileNotFoundError):
         os.unlink(request)
     try:
@@ -108,11 +112,11 @@ def begin_by_signal(process: Process, path: str, root: str) -> Way:
     return Way(LISTENS)
 
 
-def begin_by_remote_exec(process: Process, path: str, folder: str) -> Way:
+def begin_by_remote_exec(process: Process, path: str, folder: str, package: list[str]) -> Way:
     """Let its main thread run it where it next may.  Raises UsageError."""
     script = os.path.join(folder, "begin.py")
     with open(script, "w", encoding="utf-8") as file:
-        file.write(text(path, in_thread=True))
+        file.write(text(path, package, in_thread=True))
     os.chmod(script, 0o644)
     try:
         sys.remote_exec(process.pid, script)  # type: ignore[attr-defined,unused-ignore]
@@ -126,20 +130,21 @@ def withdraw(process: Process) -> None:
 
     Else it would run it much later, and report on its standard error that the file is gone.
     """
-    with suppress(OSError):
-        for tid, state, _ in _attach.interpreter(process.pid, process.runtime)[3]:
+    with suppress(OSError, UsageError):
+        for tid, state, _ in process.interpreter()[3]:
             if tid == process.pid:
                 _attach.withdraw(process.pid, state)
 
 
-def begin_by_ptrace(process: Process, path: str) -> Way:
+def begin_by_ptrace(process: Process, path: str, package: list[str]) -> Way:
     """Use a thread that sleeps, or the main thread while it runs.  Raises UsageError."""
     pid, functions = process.pid, process.functions
+    file = os.path.join(package[0], _FILE)
     begun = blocked_since = time.monotonic()
     why, seen = "", (0, 0)
     while (now := time.monotonic()) - begun < PATIENCE_S:
         check_goes_on(process)
-        alive, ends, switches, threads = _interpreter(process)
+        alive, ends, switches, threads = process.interpreter()
         if not alive or ends:
             raise UsageError(f"process {pid} is beginning or ending: there is no Python")
         holder = next((tid for tid, _, holds in threads if holds), 0)
@@ -154,9 +159,9 @@ def begin_by_ptrace(process: Process, path: str) -> Way:
             tids = [(tid, False) for tid in _sleepers(pid) if tid != holder]
             tids += [(pid, True)] if now - begun > _PENDING_AFTER_S else []
             for tid, pending in tids:
-                code = text(path, in_thread=pending)
+                code = text(path, package, in_thread=pending)
                 result, error, ns = _attach.inject(
-                    pid, tid, functions, process.runtime, code, _FILE, pending
+                    pid, tid, functions, process.runtime, code, file, pending
                 )
                 if not result:
                     return Way(PTRACE, ns / 1e6, tid)
@@ -182,13 +187,6 @@ def _state(pid: int, tid: int) -> str:
     with suppress(OSError), open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[0].decode()
     return "X"
-
-
-def _interpreter(process: Process) -> tuple[bool, bool, int, list[tuple[int, int, bool]]]:
-    try:
-        return _attach.interpreter(process.pid, process.runtime)
-    except OSError as error:
-        raise refusal(process.pid, error) from None
 
 
 def _judged(process: Process, result: str, error: int) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<I")  # of what follows, in both directions
 STOP = b"s"
+ATTACHED_AS = "attached_as"  # of meta data: its number where who attached sees another one
 SLACK_S = 30.0  # after the time that was asked for the profile ends without a word
 
 
@@ -35,6 +36,7 @@ class GivenClaim:
 
     def __init__(self) -> None:
         self.spool = ""
+        self.facts: dict[str, Any] = {}  # for the profile's meta data
         self.is_forsaken = False  # the other one is gone
         self._lock: Descriptor | None = None
         self._connection: Descriptor | None = None
@@ -124,6 +126,7 @@ def _met(ours: Any, claim: GivenClaim) -> dict[str, Any]:
         ours.close()
         raise
     claim.take(run["spool"], descriptor, ours.detach())
+    claim.facts = run["facts"]
     run_asked: dict[str, Any] = run
     return run_asked
 

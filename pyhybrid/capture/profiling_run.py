@@ -374,6 +374,7 @@ class Profiling:
             **self._hardware,
             **children.identity(self.how or "root"),
             **({children.RECORDER: self.recorder.identity} if self.recorder else {}),
+            **(self._given.facts if self._given else {}),
             **describe(self.settings, started, clock_pair(self.native)),
         }
         self.native.write_meta(to_json(meta).encode())

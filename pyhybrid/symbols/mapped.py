@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from pyhybrid.capture.attached import ATTACHED_AS
 from pyhybrid.spool.content import Module, Spool
 from pyhybrid.symbols.resolve import Loader, Symbol, Symbols, default_loader
 from pyhybrid.symbols.source_positions import Demangle
@@ -71,18 +72,25 @@ def name_nameless(spool: Spool) -> None:
 
 
 def _pid(spool: Spool) -> int:
-    return int(spool.meta.get("pid") or 0)
+    return int(spool.meta.get(ATTACHED_AS) or spool.meta.get("pid") or 0)
 
 
 def loader_of(spool: Spool) -> tuple[Loader, Demangle]:
     """Do as default_loader(); what that cannot read is sought in the process that has it mapped.
+    One in a container has files of its own: these are read, and no other one without a build-id.
 
     Raises PyhybridError.
     """
     load, demangle = default_loader()
+    has_own_files = ATTACHED_AS in spool.meta
 
     def load_either(path: str, build_id: str | None) -> Symbols:
         try:
+            if has_own_files:
+                with suppress(OSError, LookupError, ValueError):
+                    return load(f"/proc/{_pid(spool)}/root{path}", build_id)
+                if not build_id:
+                    raise FileNotFoundError(path)
             return load(path, build_id)
         except (OSError, LookupError, ValueError):
             for module in spool.modules.values():

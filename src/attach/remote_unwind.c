@@ -2,11 +2,16 @@
 #include "remote.h"
 
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct remote_unwind {
     Dwfl *dwfl;
     Dwfl_Callbacks callbacks;
+    char root[sizeof "/proc/2147483647/root"];
 };
 
 struct visit {
@@ -24,16 +29,41 @@ static int find_no_debug_file(Dwfl_Module *module, void **data, const char *name
     return -1;
 }
 
+/* Its own file of that name: in a container this one may have another, or none. */
+static int find_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
+                    char **found, Elf **elf)
+{
+    const struct remote_unwind *u = *data;
+    char path[PATH_MAX];
+    if (u && name[0] == '/' && snprintf(path, sizeof path, "%s%s", u->root, name) < PATH_MAX) {
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file >= 0) {
+            *found = strdup(path);
+            return file;
+        }
+    }
+    return dwfl_linux_proc_find_elf(module, data, name, base, found, elf);
+}
+
+static int give_root(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
+                     void *argument)
+{
+    (void)module, (void)name, (void)base;
+    *data = argument;
+    return DWARF_CB_OK;
+}
+
 struct remote_unwind *remote_unwind_new(pid_t pid, const char **error)
 {
     struct remote_unwind *u = calloc(1, sizeof *u);
     if (!u)
         return *error = "no memory", NULL;
-    u->callbacks = (Dwfl_Callbacks){.find_elf = dwfl_linux_proc_find_elf,
-                                    .find_debuginfo = find_no_debug_file};
+    u->callbacks = (Dwfl_Callbacks){.find_elf = find_elf, .find_debuginfo = find_no_debug_file};
+    snprintf(u->root, sizeof u->root, "/proc/%d/root", pid);
     u->dwfl = dwfl_begin(&u->callbacks);
     if (u->dwfl && dwfl_linux_proc_report(u->dwfl, pid) == 0 &&
         dwfl_report_end(u->dwfl, NULL, NULL) == 0 &&
+        dwfl_getmodules(u->dwfl, give_root, u, 0) == 0 &&
         dwfl_linux_proc_attach(u->dwfl, pid, true) == 0)
         return u;
     *error = dwfl_errmsg(-1);

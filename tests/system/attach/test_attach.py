@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from support import PATIENCE_S, TARGETS
 
 import pyhybrid
 from pyhybrid.attach.processes import Process
-from pyhybrid.attach.ways import begin_by_ptrace
+from pyhybrid.attach.ways import begin_by_ptrace, package_folders
 
 PYHYBRID = [sys.executable, "-P", "-m", "pyhybrid"]
 MODES = ("loop", "sleep", "join", "epoll", "c", "alone")
@@ -36,12 +37,14 @@ class Program:
     ) -> None:
         self.folder = folder
         words = *before, str(TARGETS / "attached.py"), mode, str(folder)
-        command = [sys.executable, "-P", *words]
-        environment = {**os.environ, **variables}
+        self._begin([sys.executable, "-P", *words], {**os.environ, **variables})
+        self.pid = self.own_number
+
+    def _begin(self, command: list[str], environment: dict[str, str]) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, env=environment, stdout=pipe, text=True)
         assert self.process.stdout
-        self.pid = int(self.process.stdout.readline())
+        self.own_number = int(self.process.stdout.readline())
 
     def ends(self) -> None:
         """It ends in order, and has found itself as it was."""
@@ -75,6 +78,41 @@ class Program:
         while self.outside() != before and time.monotonic() < until:
             time.sleep(0.01)
         assert self.outside() == before
+
+
+LISTENS = """
+import runpy, sys
+sys.path.insert(0, "/package")
+import pyhybrid
+pyhybrid.listen()
+del sys.path[0], sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+BWRAP = """bwrap --die-with-parent --unshare-pid --ro-bind /usr /usr --symlink usr/lib /lib
+--symlink usr/lib64 /lib64 --tmpfs /tmp --proc /proc --dev /dev""".split()
+
+
+class Contained(Program):
+    """The same in a container: its own numbers, and files of its own, in which pyhybrid is only
+    where it listens."""
+
+    def __init__(self, folder: Path, mode: str, *, listens: bool) -> None:
+        self.folder = folder
+        python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+        words = [*BWRAP, "--bind", str(folder), "/data"]
+        for path in (sys.base_prefix, TARGETS):
+            words += ["--ro-bind", str(path), str(path)]
+        if listens:
+            words += ["--ro-bind", os.path.dirname(pyhybrid.__path__[0]), "/package"]
+        begun = ["-c", LISTENS] if listens else []
+        words += [python, "-P", *begun, str(TARGETS / "attached.py"), mode, "/data"]
+        self._begin(words, dict(os.environ))
+        self.pid = self._below(self.process.pid)
+
+    def _below(self, pid: int) -> int:
+        """The process that has no children."""
+        of = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return self._below(int(of[0])) if of else pid
 
 
 @pytest.fixture
@@ -201,7 +239,7 @@ def test_ticks_meet_a_borrowed_thread(program: type[Program], tmp_path: Path) ->
     assert "it is profiled already" in attach(of.pid, folder=tmp_path, code=2)
     process = Process(of.pid)
     for _ in range(20):
-        begin_by_ptrace(process, str(tmp_path / "nobody listens"))
+        begin_by_ptrace(process, str(tmp_path / "nobody listens"), package_folders())
     (tmp_path / "end").touch()
     of.process.communicate(timeout=PATIENCE_S)
     assert of.process.returncode == 0
@@ -296,6 +334,32 @@ def test_one_that_filters_its_system_calls(tmp_path: Path) -> None:
     try:
         assert "filters its system calls" in attach(*QUICK, of.pid, folder=tmp_path, code=2)
         attach(*QUICK, "--force", of.pid, folder=tmp_path)
+        of.ends()
+    finally:
+        of.process.kill()
+        of.process.communicate()
+
+
+@pytest.mark.version
+@pytest.mark.first_cases(1)
+@pytest.mark.parametrize("listens", [False, True], ids=["ptrace", "listens"])
+def test_one_in_a_container(tmp_path: Path, listens: bool) -> None:
+    if not shutil.which("bwrap") or subprocess.run([*BWRAP, "true"], check=False).returncode:
+        pytest.skip("bwrap is not installed, or may not make namespaces")
+    of = Contained(tmp_path, "sleep", listens=listens)
+    try:
+        assert of.pid != of.own_number
+        before = of.outside()
+        shown = dump(of.pid)
+        assert re.search(r"^    in_sleep \(.*attached.py:\d+\)$", shown, re.MULTILINE)
+        assert re.search(r"^    \w*nanosleep \[libc", shown, re.MULTILINE)
+        for _ in range(2):
+            said = attach(*QUICK, "--clock", "wall", of.pid, folder=tmp_path)
+            assert ("by its own signal" if listens else "by ptrace") in said
+            assert calls_of(tmp_path / "out.pyhybrid", "work") > 0
+            assert re.search(r"in_sleep \S+;.*nanosleep", (tmp_path / "out.folded").read_text())
+            of.is_as(before)
+            assert os.listdir(f"/proc/{of.pid}/root/tmp") == []
         of.ends()
     finally:
         of.process.kill()
