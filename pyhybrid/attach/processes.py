@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import BinaryIO, NamedTuple
 
@@ -213,6 +213,18 @@ class Process:
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
 
     @property
+    def parent(self) -> int:
+        """Return the number of its parent; 0: it is not seen."""
+        return int(status_of(self.pid, "PPid") or 0)
+
+    @property
+    def words(self) -> list[str]:
+        """Return its command; empty: it is not known, or it has none."""
+        with suppress(OSError), open(f"/proc/{self.pid}/cmdline", "rb") as file:
+            return [os.fsdecode(each) for each in file.read().split(b"\0")[:-1]]
+        return []
+
+    @property
     def listens_by(self) -> int:
         """Return the signal by which it listens (capture/listening.py); 0: it does not."""
         for each in self.mappings:
@@ -225,6 +237,29 @@ class Process:
     def is_profiled(self) -> bool:
         """Does it write a spool of ours?"""
         return bool(spool_of(self.pid))
+
+
+@contextmanager
+def while_it_lives(pid: int) -> Iterator[None]:
+    """Raise UsageError where the system does not know the process any more: it has just ended."""
+    try:
+        yield
+    except (ProcessLookupError, FileNotFoundError) as error:
+        if error.filename is None or str(error.filename).startswith(f"/proc/{pid}/"):
+            raise refusal(pid, ProcessLookupError()) from None
+        raise
+
+
+def below(pid: int) -> list[int]:
+    """Return the numbers of its children and theirs that may be seen, the elder first."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and (parent := status_of(int(name), "PPid")):
+            parents[int(name)] = int(parent)
+    found = [pid]
+    for each in found:
+        found += sorted(child for child, parent in parents.items() if parent == each)
+    return found[1:]
 
 
 def spool_of(pid: int) -> str:
@@ -284,7 +319,7 @@ def _libc_images(pid: int, mappings: list[Mapping]) -> Iterator[Image]:
 
 def _images(pid: int, mappings: list[Mapping]) -> Iterator[Image]:
     for each in mappings:
-        with suppress(struct.error, FileNotFoundError):
+        with suppress(struct.error, FileNotFoundError, ProcessLookupError):
             yield Image(pid, each)
 
 

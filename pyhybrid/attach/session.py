@@ -22,10 +22,11 @@ from typing import Any
 
 from pyhybrid import __version__
 from pyhybrid.attach import ways
-from pyhybrid.attach.processes import Process
+from pyhybrid.attach.processes import Process, refusal
 from pyhybrid.attach.ways import Way
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.attached import ATTACHED_AS, LENGTH, SLACK_S, STOP
+from pyhybrid.capture.children import PartClaim
 from pyhybrid.capture.listening import REQUEST
 from pyhybrid.capture.output_lock import Claim
 from pyhybrid.errors import PyhybridError, UsageError
@@ -49,20 +50,25 @@ class Meeting:
         self.process = process
         self.root = process.root
         try:
+            self.life = os.pidfd_open(process.pid)
+        except OSError as error:
+            raise refusal(process.pid, error) from None
+        self.folder = ""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
             self.folder = self._new_folder()
             self.package = self._package()
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._socket.bind(os.path.join(self.folder, "socket"))
             if os.geteuid() == 0:
                 for path in (self.folder, os.path.join(self.folder, "socket")):
                     os.chown(path, process.uid, -1)
             self._socket.listen()
         except OSError as error:
+            self.close()
             raise UsageError(f"{self.root}/tmp: {error.strerror}") from None
         self.path = os.path.join(self.folder.removeprefix(self.root), "socket")
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
-        self.life = os.pidfd_open(process.pid)
         self._poll.register(self.life, select.POLLIN)
         self.wants_stop = False
 
@@ -149,7 +155,7 @@ def ask_for_end(pid: int) -> None:
 class Attachment:
     """Profile a process from now on: `begin`, `wait`, `end`."""
 
-    def __init__(self, process: Process, options: dict[str, Any], claim: Claim) -> None:
+    def __init__(self, process: Process, options: dict[str, Any], claim: Claim | PartClaim) -> None:
         """`options` as of CommandLineSettings; the `claim` is this process's."""
         self._process, self._options, self._claim = process, options, claim
         self._meeting = Meeting(process)
@@ -254,8 +260,14 @@ class Attachment:
             data += more
         return data
 
+    def give_up(self) -> None:
+        """Remove the spool, where it has not begun; `close` follows."""
+        self._claim.give_up()
+
     def close(self) -> None:
-        """Leave nothing there and here but the spool."""
+        """Leave nothing there and here but the spool; a child's may be read then."""
         if self._connection:
             self._connection.close()
         self._meeting.close()
+        if isinstance(self._claim, PartClaim):
+            self._claim.close()

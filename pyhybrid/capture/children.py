@@ -75,8 +75,8 @@ class Parts:
         text = marshal.dumps((self.of_run, self._most_bytes, facts))
         return f"{_version()}:{b2a_base64(text, newline=False).decode()}"
 
-    def claim(self) -> PartClaim:
-        """Return a new spool for this process.
+    def claim(self, pid: int | None = None) -> PartClaim:
+        """Return a new spool for this process, or for another one.
 
         Raises OSError, PyhybridError where it has none: the run has ended, or there is no room.
         """
@@ -86,7 +86,7 @@ class Parts:
         if self._most_bytes and self._taken_bytes() > self._most_bytes:
             self.leave_out("disk")
             raise PyhybridError("the children's spools take all that they may")
-        return PartClaim(os.path.join(self.path, f"{getpid()}-{monotonic_ns()}{PART}"))
+        return PartClaim(os.path.join(self.path, f"{pid or getpid()}-{monotonic_ns()}{PART}"))
 
     def leave_out(self, why: str) -> None:
         """Note that this process is not profiled."""

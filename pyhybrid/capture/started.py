@@ -12,6 +12,7 @@ import sys
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from pyhybrid.capture.children import Parts
@@ -78,12 +79,8 @@ def _begin(lets_through: bool) -> bool:
     if not named:
         return False
     parts, run = named
-    words = " ".join(sys.orig_argv)
-    what = next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
     program = children.program_of(sys.orig_argv)
-    if program.partition(".")[0] == "pyhybrid":
-        what = "run of its own"
-    if what:
+    if what := never_profiled(sys.orig_argv):
         parts.leave_out(what)
         if what == FORK_SERVER:
             _serve(run, parts)
@@ -94,6 +91,16 @@ def _begin(lets_through: bool) -> bool:
         parts.leave_out(children.UNWANTED)
         return False
     return profiling.start_as_child(parts, "start", run, lets_through=lets_through)
+
+
+def never_profiled(argv: Sequence[str]) -> str:
+    """Return what such a process is, if it is never profiled as a child; "": it may be."""
+    from pyhybrid.capture.children import program_of
+
+    if program_of(argv).partition(".")[0] == "pyhybrid":
+        return "run of its own"
+    words = " ".join(argv)
+    return next((is_ for part, is_ in INFRASTRUCTURE if part in words), "")
 
 
 def _serve(run: dict[str, Any], parts: Parts) -> None:

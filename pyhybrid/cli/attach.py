@@ -5,13 +5,19 @@ import glob
 import os
 import select
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
-from pyhybrid.attach.matching import go_on_by_matching
-from pyhybrid.attach.processes import Process, n_filters
+from pyhybrid.attach.matching import go_on_by_matching, is_matching
+from pyhybrid.attach.processes import Process, below, n_filters, while_it_lives
 from pyhybrid.attach.session import Attachment, ask_for_end
 from pyhybrid.base.terminal_text import say
+from pyhybrid.capture.children import Parts, folder_beside, program_of
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
+from pyhybrid.capture.started import FORK_SERVER, never_profiled
 from pyhybrid.cli.parser import add_options, seconds, word
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.config_file import of_command_line
@@ -20,9 +26,10 @@ from pyhybrid.options.settings import CommandLineSettings
 from pyhybrid.options.table import LIVE, NO_CHILDREN, Options
 
 MOST = 1 << 22  # a process's number (proc_sys_kernel(5), pid_max)
-# What is of no use there: of the program's start, its children, or what it would load.
+AT_ONCE = 8  # of its children
+# What is of no use there: of the program's start, children that it makes, or what it would load.
 NOT_HERE = frozenset(
-    {"paused", "perf_trampoline", "children", "no_children", "ranks", "max_children_disk"}
+    {"paused", "perf_trampoline", "no_children", "ranks", "max_children_disk"}
     | {"leave_part", "strict", "regions", "keep_last", "snapshot_when"}
     | {name for name, each in Options.options.items() if each.group == LIVE}
 )
@@ -31,7 +38,8 @@ PID = word(Number(1, MOST))
 
 class Attach:
     """Profiles a process that runs already, for a time, and prints its summary; the files are as
-    of a run.  Options of a run hold but for those of its start, its children and live outputs.
+    of a run.  Options of a run hold but for those of its start and live outputs; with `--children
+    all`, or patterns, its children that run by then are in the profile, too.
     The process need have neither pyhybrid nor its environment; afterwards it is as it was.
     """
 
@@ -80,28 +88,79 @@ class Attach:
     def run(self, args: argparse.Namespace) -> int:
         """Profile; returns the exit code.  Raises PyhybridError."""
         given = {name: value for name, value in vars(args).items() if name in Options.options}
-        if args.stop:
-            Process(args.pid)
-            ask_for_end(args.pid)
-            return 0
-        if args.every is None:
-            return _once(args.pid, given, args)
-        if args.every < args.duration:
+        if args.every is not None and args.every < args.duration:
             raise UsageError("--every is shorter than --duration")
-        return _again_and_again(args, given)
+        with while_it_lives(args.pid):
+            if args.stop:
+                Process(args.pid)
+                ask_for_end(args.pid)
+                return 0
+            if args.every is None:
+                return _once(args.pid, given, args)
+            return _again_and_again(args, given)
 
 
 class Prepared(NamedTuple):
-    """Hold a profile that may begin: the options that were asked for, by name, and as settings."""
+    """Hold a profile that may begin: the options that were asked for, by name, and as settings;
+    `children`: which of those that run are in it."""
 
     process: Process
     asked: dict[str, Any]
     settings: CommandLineSettings
     claim: Claim
+    children: str
 
-    def attachment(self) -> Attachment:
-        """Return what profiles the process."""
-        return Attachment(self.process, {**self.asked, "formats": ()}, self.claim)
+    @contextmanager
+    def begun(self, duration_s: float) -> Iterator[list[Attachment]]:
+        """Profile it, and its children, for so long at most, until the context ends; its own
+        attachment is the first.
+
+        Raises UsageError, PyhybridError."""
+        options = {**self.asked, "formats": ()}
+        first = Attachment(self.process, options, self.claim)
+        with ExitStack() as stack:
+            stack.callback(first.close)
+            first.begin(duration_s)
+            others = list(self._children(options)) if self.children != NO_CHILDREN else []
+            for each in others:
+                stack.callback(each.close)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                others = [each for each in pool.map(partial(_begins, duration_s), others) if each]
+            yield [first, *others]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                for remarks in pool.map(Attachment.end, [first, *others]):
+                    for remark in remarks:
+                        say(remark)
+
+    def _children(self, options: dict[str, Any]) -> Iterator[Attachment]:
+        wanted = CommandLineSettings(**{**self.asked, "children": self.children})
+        parts = Parts(self.claim.spool, 0)
+        for pid in below(self.process.pid):
+            with suppress(UsageError):  # it is no Python, or has ended
+                process = Process(pid)
+                words = process.words
+                what = never_profiled(words)
+                if what == FORK_SERVER and Process(process.parent).words == words:
+                    what = ""  # of what it forks
+                if what or not wanted.wants_child(program_of(words)):
+                    continue
+                if process.is_profiled:
+                    say(f"process {pid} is profiled already")
+                elif not is_matching(process):
+                    say(f"process {pid} runs Python {process.shown_version}: it is left out")
+                else:
+                    yield Attachment(process, options, parts.claim(pid))
+
+
+def _begins(duration_s: float, each: Attachment) -> Attachment | None:
+    """Begin, if it can be; else its spool is removed."""
+    try:
+        each.begin(duration_s)
+    except PyhybridError as error:
+        say(f"{error}: it is left out")
+        each.give_up()
+        return None
+    return each
 
 
 def prepared(pid: int, given: dict[str, Any], *, force: bool) -> Prepared:
@@ -119,20 +178,21 @@ def prepared(pid: int, given: dict[str, Any], *, force: bool) -> Prepared:
             f"process {pid} filters its system calls (seccomp): those that profile it "
             "might kill it; --force tries it (containers only refuse some)"
         )
-    asked = _in_force(given)
+    children = given.get("children", NO_CHILDREN)
+    asked = {**_in_force(given), "children": NO_CHILDREN}
     settings = CommandLineSettings(**asked)
     if not settings.counts:
         raise UsageError("the mode none makes no profile")
     prefix = os.path.abspath(prefix_of(asked["output"]))
     check_folder(prefix)
-    return Prepared(process, asked, settings, Claim(prefix, pid))
+    return Prepared(process, asked, settings, Claim(prefix, pid), children)
 
 
 def _in_force(given: dict[str, Any]) -> dict[str, Any]:
     files = of_command_line(given)
     usual = {each.name: each.at_command_line for each in Options.options.values()}
     values = {name: value for name, value in files.values.items() if name not in NOT_HERE}
-    return {**usual, **values, **given, "config": files.files, "children": NO_CHILDREN}
+    return {**usual, **values, **given, "config": files.files}
 
 
 def _once(pid: int, given: dict[str, Any], args: argparse.Namespace) -> int:
@@ -174,16 +234,13 @@ def _again_and_again(args: argparse.Namespace, given: dict[str, Any]) -> int:
 
 
 def _profile(profile: Prepared, duration_s: float) -> None:
-    attachment = profile.attachment()
-    try:
-        way = attachment.begin(duration_s)
+    with profile.begun(duration_s) as (attachment, *others):
         if profile.settings.summary:
-            say(f"process {profile.process.pid} is profiled for {duration_s:g} s (by {way})")
+            what = f"process {profile.process.pid} is"
+            if profile.children != NO_CHILDREN:
+                what = f"process {profile.process.pid} and {len(others)} below it are"
+            say(f"{what} profiled for {duration_s:g} s (by {attachment.way})")
         attachment.wait(duration_s)
-        for remark in attachment.end():
-            say(remark)
-    finally:
-        attachment.close()
 
 
 def files_of(profile: Prepared) -> int:
@@ -193,4 +250,5 @@ def files_of(profile: Prepared) -> int:
     settings, claim = profile.settings, profile.claim
     formats = [word for name in settings.formats for word in ("--format", name)]
     summary = ["--summary"] if settings.summary else []
-    return finish.main([*formats, *summary, claim.spool, claim.prefix])
+    children = ["--children", folder_beside(claim.spool)] if profile.children != NO_CHILDREN else []
+    return finish.main([*formats, *summary, *children, claim.spool, claim.prefix])

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from pyhybrid.attach.matching import go_on_by_matching, is_matching
-from pyhybrid.attach.processes import Process
+from pyhybrid.attach.processes import Process, while_it_lives
 from pyhybrid.attach.same_stacks import listing
 from pyhybrid.attach.stacks import Reader
 from pyhybrid.base.terminal_text import write_lines
@@ -49,7 +49,8 @@ class Dump:
             if not is_matching(process):
                 runs = f"process {process.pid} runs Python {process.shown_version}"
                 raise UsageError(f"{runs}, and others another one: one call for each version")
-            reader.read(process)
+            with while_it_lives(process.pid):
+                reader.read(process)
         found = reader.stacks()
         if args.json:
             json.dump([_plain(each) for each in found], sys.stdout, indent=2)

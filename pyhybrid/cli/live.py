@@ -108,15 +108,9 @@ def _attached(pid: int, args: argparse.Namespace) -> int:
         if folder:
             given["output"] = os.path.join(folder, "live")
         profile = prepared(pid, given, force=asked.force)
-        attachment = profile.attachment()
-        try:
-            attachment.begin(AS_LONG_AS_IT_RUNS_S)
+        with profile.begun(AS_LONG_AS_IT_RUNS_S):
             code = _show(profile.claim.spool, args)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # it takes a moment to give it back
-            for remark in attachment.end():
-                say(remark)
-        finally:
-            attachment.close()
         return code if folder else files_of(profile)
     finally:
         if folder:

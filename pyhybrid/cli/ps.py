@@ -5,11 +5,12 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from shutil import get_terminal_size
 
 from pyhybrid.attach import ways
 from pyhybrid.attach.matching import is_matching
-from pyhybrid.attach.processes import Process, command_of, processes
+from pyhybrid.attach.processes import Process, command_of, processes, while_it_lives
 from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.errors import UsageError
 
@@ -31,7 +32,10 @@ class Ps:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code."""
-        rows = [_row(each) for each in processes() if each.pid != os.getpid()]
+        rows = []
+        for each in processes():
+            with suppress(UsageError), while_it_lives(each.pid):
+                rows += [_row(each)] if each.pid != os.getpid() else []
         if args.json:
             json.dump(rows, sys.stdout, indent=2)
             print()

@@ -88,8 +88,18 @@ pyhybrid.listen()
 del sys.path[0], sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-BWRAP = """bwrap --die-with-parent --unshare-pid --ro-bind /usr /usr --symlink usr/lib /lib
---symlink usr/lib64 /lib64 --tmpfs /tmp --proc /proc --dev /dev""".split()
+BWRAP = [
+    "bwrap",
+    "--die-with-parent",
+    "--unshare-pid",
+    "--tmpfs",
+    "/tmp",
+    "--ro-bind",
+    "/usr",
+    "/usr",
+]
+BWRAP += ["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
+BWRAP += ["--proc", "/proc", "--dev", "/dev"]
 
 
 class Contained(Program):
@@ -364,6 +374,45 @@ def test_one_in_a_container(tmp_path: Path, listens: bool) -> None:
     finally:
         of.process.kill()
         of.process.communicate()
+
+
+POOL = """
+import multiprocessing, os, sys
+def work(i):
+    return sum(range(10_000))
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[1])
+    with multiprocessing.Pool(2) as pool:
+        pool.map(work, range(50))
+        print(os.getpid(), flush=True)
+        while not os.path.exists("end"):
+            pool.map(work, range(50))
+"""
+
+
+@pytest.mark.first_cases(1)
+@pytest.mark.parametrize("method", ["forkserver", "fork", "spawn"])
+def test_its_children(tmp_path: Path, method: str) -> None:
+    (tmp_path / "pool.py").write_text(POOL)
+    of = subprocess.Popen(
+        [sys.executable, "-P", "pool.py", method], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert of.stdout
+        pid = int(of.stdout.readline())
+        said = attach("--children", "pool*,multi*,-c", *QUICK, pid, folder=tmp_path)
+        assert f"process {pid} and 2 below it are profiled" in said
+        assert calls_of(tmp_path / "out.pyhybrid", "work") > 0
+        with pyhybrid.load(tmp_path / "out.pyhybrid") as profile:
+            assert {each.pid for each in profile.processes.values()} > {pid}
+            assert len(profile.processes) == 3
+        assert not list(tmp_path.glob("*.part*"))
+        (tmp_path / "end").touch()
+        of.communicate(timeout=PATIENCE_S)
+        assert of.returncode == 0
+    finally:
+        of.kill()
+        of.communicate()
 
 
 @pytest.mark.further
