@@ -15,15 +15,17 @@ import re
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import BinaryIO, NamedTuple
 
 from pyhybrid import _attach
+from pyhybrid.capture.children import program_of
 from pyhybrid.capture.finisher import start_ticks
 from pyhybrid.capture.listening import MARK
 from pyhybrid.capture.output_lock import PART
+from pyhybrid.capture.started import FORK_SERVER, never_profiled
 from pyhybrid.errors import UsageError
 
 OLDEST = (3, 12)
@@ -213,11 +215,6 @@ class Process:
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
 
     @property
-    def parent(self) -> int:
-        """Return the number of its parent; 0: it is not seen."""
-        return int(status_of(self.pid, "PPid") or 0)
-
-    @property
     def words(self) -> list[str]:
         """Return its command; empty: it is not known, or it has none."""
         with suppress(OSError), open(f"/proc/{self.pid}/cmdline", "rb") as file:
@@ -250,8 +247,9 @@ def while_it_lives(pid: int) -> Iterator[None]:
         raise
 
 
-def below(pid: int) -> list[int]:
-    """Return the numbers of its children and theirs that may be seen, the elder first."""
+def below(pid: int, wants: Callable[[str], bool]) -> Iterator[Process]:
+    """Yield the Python processes that it has started or forked, and they, the elder first, those
+    whose script or module it `wants`; not those that serve others (capture/started.py)."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdecimal() and (parent := status_of(int(name), "PPid")):
@@ -259,7 +257,15 @@ def below(pid: int) -> list[int]:
     found = [pid]
     for each in found:
         found += sorted(child for child, parent in parents.items() if parent == each)
-    return found[1:]
+    for number in found[1:]:
+        with suppress(UsageError):  # it is no Python, or has ended
+            process = Process(number)
+            words = process.words
+            what = never_profiled(words)
+            if what == FORK_SERVER and Process(parents[number]).words == words:
+                what = ""  # of what it forks
+            if not what and wants(program_of(words)):
+                yield process
 
 
 def spool_of(pid: int) -> str:

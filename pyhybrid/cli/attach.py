@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,9 +15,8 @@ from pyhybrid.attach.matching import go_on_by_matching, is_matching
 from pyhybrid.attach.processes import Process, below, n_filters, while_it_lives
 from pyhybrid.attach.session import Attachment, ask_for_end
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.children import Parts, folder_beside, program_of
+from pyhybrid.capture.children import Parts, folder_beside
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
-from pyhybrid.capture.started import FORK_SERVER, never_profiled
 from pyhybrid.cli.parser import add_options, seconds, word
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.config_file import of_command_line
@@ -135,21 +134,13 @@ class Prepared(NamedTuple):
     def _children(self, options: dict[str, Any]) -> Iterator[Attachment]:
         wanted = CommandLineSettings(**{**self.asked, "children": self.children})
         parts = Parts(self.claim.spool, 0)
-        for pid in below(self.process.pid):
-            with suppress(UsageError):  # it is no Python, or has ended
-                process = Process(pid)
-                words = process.words
-                what = never_profiled(words)
-                if what == FORK_SERVER and Process(process.parent).words == words:
-                    what = ""  # of what it forks
-                if what or not wanted.wants_child(program_of(words)):
-                    continue
-                if process.is_profiled:
-                    say(f"process {pid} is profiled already")
-                elif not is_matching(process):
-                    say(f"process {pid} runs Python {process.shown_version}: it is left out")
-                else:
-                    yield Attachment(process, options, parts.claim(pid))
+        for process in below(self.process.pid, wanted.wants_child):
+            if process.is_profiled:
+                say(f"process {process.pid} is profiled already")
+            elif not is_matching(process):
+                say(f"process {process.pid} runs Python {process.shown_version}: it is left out")
+            else:
+                yield Attachment(process, options, parts.claim(process.pid))
 
 
 def _begins(duration_s: float, each: Attachment) -> Attachment | None:

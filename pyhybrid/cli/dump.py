@@ -2,14 +2,18 @@
 
 import argparse
 import json
+import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from pyhybrid.attach.matching import go_on_by_matching, is_matching
-from pyhybrid.attach.processes import Process, while_it_lives
+from pyhybrid.attach.processes import Process, below, processes, while_it_lives
 from pyhybrid.attach.same_stacks import listing
 from pyhybrid.attach.stacks import Reader
-from pyhybrid.base.terminal_text import write_lines
+from pyhybrid.base.light import matches
+from pyhybrid.base.terminal_text import say, write_lines
+from pyhybrid.capture.children import program_of
 from pyhybrid.cli.attach import PID
 from pyhybrid.errors import UsageError
 
@@ -26,7 +30,14 @@ class Dump:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("pids", nargs="+", type=PID, metavar="PID", help="see `pyhybrid ps`")
+        parser.add_argument(
+            "which",
+            nargs="+",
+            metavar="PID",
+            help="the process: see `pyhybrid ps`; or all that run such a script or module: "
+            "train.py, 'work*'",
+        )
+        parser.add_argument("--children", action="store_true", help="the processes below, too")
         parser.add_argument("--full", action="store_true", help="the interpreter's frames, too")
         parser.add_argument(
             "--python", action="store_true", help="Python frames alone: no thread is stopped"
@@ -41,14 +52,14 @@ class Dump:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
-        processes = [Process(pid) for pid in dict.fromkeys(args.pids)]
-        if not any(is_matching(each) for each in processes):
-            go_on_by_matching(processes[0])
+        chosen = list(_chosen(args.which, children=args.children))
+        if not any(is_matching(each) for each in chosen):
+            go_on_by_matching(chosen[0])
         reader = Reader(natives=not args.python, variables=args.locals)
-        for process in processes:
+        for process in chosen:
             if not is_matching(process):
-                runs = f"process {process.pid} runs Python {process.shown_version}"
-                raise UsageError(f"{runs}, and others another one: one call for each version")
+                say(f"process {process.pid} runs Python {process.shown_version}: it is left out")
+                continue
             with while_it_lives(process.pid):
                 reader.read(process)
         found = reader.stacks()
@@ -58,6 +69,23 @@ class Dump:
         else:
             write_lines(listing(found, full=args.full), sys.stdout)
         return 0
+
+
+def _chosen(words: list[str], *, children: bool) -> Iterator[Process]:
+    """Yield the processes that are meant, each once.  Raises UsageError."""
+    seen = {os.getpid()}
+    for word in dict.fromkeys(words):
+        if word.isdecimal():
+            found = [Process(PID(word))]
+        else:
+            found = [each for each in processes() if matches(program_of(each.words), word)]
+            found = [each for each in found if each.pid != os.getpid()]
+        if not found:
+            raise UsageError(f"no Python process runs {word!r}: see `pyhybrid ps`")
+        for each in found:
+            family = [each, *(below(each.pid, lambda _: True) if children else [])]
+            yield from (one for one in family if one.pid not in seen)
+            seen.update(one.pid for one in family)
 
 
 def _plain(value: Any) -> Any:

@@ -407,6 +407,8 @@ def test_its_children(tmp_path: Path, method: str) -> None:
             assert {each.pid for each in profile.processes.values()} > {pid}
             assert len(profile.processes) == 3
         assert not list(tmp_path.glob("*.part*"))
+        shown = json.loads(dump("--json", "--children", pid))
+        assert len(shown) == 3 and shown[0]["pid"] == pid
         (tmp_path / "end").touch()
         of.communicate(timeout=PATIENCE_S)
         assert of.returncode == 0
@@ -460,6 +462,8 @@ def test_several_at_once(program: type[Program]) -> None:
     assert re.search(r"^3 of 4 in in_sleep \(.*attached.py:\d+\): ranks 0-2$", shown, re.MULTILINE)
     assert re.search(r"^rank 3 in \S+ \(.*:\d+\)$", shown, re.MULTILINE)
     assert re.search(r"^3 main threads of ranks 0-2, asleep$", shown, re.MULTILINE)
+    by_name = json.loads(dump("--json", "--python", "attach*.py"))
+    assert {each["pid"] for each in by_name} >= set(pids)
     alone = json.loads(dump("--json", "--python", pids[0]))
     assert [each["is_main"] for each in alone[0]["threads"]] == [True]
     listed = subprocess.run([*PYHYBRID, "ps"], capture_output=True, text=True, check=True).stdout
