@@ -66,6 +66,10 @@ class Taken(Struct):
     counted: list[tuple[int, int, memoryview]] = made(list)  # as Spool.counted
 
 
+class BeginsAnew(PyhybridError):
+    """What the spool has is of the next window of a flight recorder (--keep-last)."""
+
+
 class Follower:
     """Follow the spool at `path`; `spool` has what it holds, but for samples and single calls."""
 
@@ -80,6 +84,7 @@ class Follower:
         self.committed = 0
         self.is_first = True
         self._at = HEADER.size
+        self._first = b""  # the head of its first record, which no other window has
         self._stuck = -1  # what begins there is no whole record, yet
         self._places: list[_Place] = []
         self._segments: list[_Segment] = []
@@ -96,29 +101,35 @@ class Follower:
     @property
     def runs(self) -> bool:
         """Does the process live, and record?"""
-        if self.is_first or self.spool.end:
+        if self.is_window and self.spool.meta.get("how") == "root":  # the next one has its place
+            if not os.fstat(self._file).st_nlink:  # the profile is made
+                return False
+        elif self.is_first or self.spool.end:
             return not self.spool.end
         with suppress(OSError):
             return stat_fields(str(self.spool.pid))[0] not in b"ZX"
         return False
 
+    @property
+    def is_window(self) -> bool:
+        """Is it a window of a flight recorder?"""
+        return RECORDER in self.spool.meta
+
     def read(self) -> Taken:
-        """Take what is new.  Raises PyhybridError where it is no spool, or of another version."""
+        """Take what is new.  Raises BeginsAnew where it is none of that, PyhybridError where it
+        is no spool, or of another version."""
         taken = Taken()
         try:
             head = os.pread(self._file, HEADER.size, 0)
+            self._check_first()
             if len(head) < HEADER.size:
                 return taken  # it is about to begin
             self.spool.pid, self.committed = check_header(self.path, head)
             for data in self._added():
                 self._take_added(data, taken)
-            if RECORDER in self.spool.meta:
-                raise PyhybridError(
-                    f"{self.path}: a run with --keep-last begins anew each quarter of that time: "
-                    "`pyhybrid snapshot` makes a profile of it"
-                )
             self._take_replaced(taken)
             self._take_segments(taken)
+            self._check_first()
         except OSError as error:
             raise PyhybridError(f"cannot read {self.path}: {error.strerror}") from error
         self.is_first = False
@@ -126,6 +137,12 @@ class Follower:
         taken.watched, self.spool.watched = self.spool.watched, {}
         name_main_thread(self.spool)
         return taken
+
+    def _check_first(self) -> None:
+        first = os.pread(self._file, RECORD.size, HEADER.size)
+        if self._first and first != self._first:
+            raise BeginsAnew(self.path)
+        self._first = first if len(first) == RECORD.size else b""
 
     # --- what was added ---------------------------------------------------------------------------
 

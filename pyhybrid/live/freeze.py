@@ -8,9 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
+from pyhybrid.capture.finisher import SNAPSHOT
 from pyhybrid.capture.output_lock import PART, PROFILE
 from pyhybrid.finish.snapshot import copy_spool
 from pyhybrid.live.model import Live
@@ -31,12 +31,12 @@ class Freezing:
         self._output = f"{self._prefix}.{time.strftime('%H%M%S')}"
         try:
             self._folder = tempfile.mkdtemp(prefix="pyhybrid-live-")
-            copies = list(self._copies())
+            words = self._words()
         except OSError as error:
             self._remove()
             return f"no profile: {error.strerror}"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *self._words(copies)],
+            [sys.executable, "-P", "-m", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -49,7 +49,11 @@ class Freezing:
         """Is one being made?"""
         return self._process is not None
 
-    def _words(self, copies: Sequence[str]) -> list[str]:
+    def _words(self) -> list[str]:
+        if self._model.processes[0].follower.is_window:  # those that have passed belong to it, too
+            spool = self._model.path
+            return ["pyhybrid.finish.finish", SNAPSHOT, "live", spool, self._output]
+        copies = self._copies()
         if len(copies) == 1:
             return ["pyhybrid.finish.finish", copies[0], self._output]
         return ["pyhybrid", "merge", "-o", self._output, *copies]

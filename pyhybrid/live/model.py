@@ -18,6 +18,7 @@ from pyhybrid._columns import GIL_SHIFT, add_up, rows_from
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.capture.children import PART
 from pyhybrid.errors import PyhybridError
+from pyhybrid.live.follower import BeginsAnew
 from pyhybrid.live.functions import LIBRARIES, Function, Functions
 from pyhybrid.live.process import HELD, Moment, Process, plus
 from pyhybrid.live.steps import StepsNow
@@ -160,13 +161,24 @@ class Live:
     def read(self) -> None:
         """Take what is new.  Raises PyhybridError where the first spool cannot be read."""
         self._find_children()
-        for each in self.processes:
-            each.read()
+        for index, each in enumerate(self.processes):
+            try:
+                each.read()
+            except BeginsAnew:  # counts, too, are of the new window alone
+                each.close()
+                self.processes[index] = Process(each.follower.path, self.functions, self.window_s)
+        for each in self.processes[1:]:
+            if each.follower.is_window and not each.follower.runs:
+                each.close()
+                self.processes.remove(each)
 
     def _find_children(self) -> None:
+        own = self.processes[0].spool.pid
         with suppress(OSError):
             for name in os.listdir(self._folder):
                 path = os.path.join(self._folder, name)
+                if not own or name.startswith(f"{own}-"):
+                    continue  # a window of its flight recorder that has passed
                 if name.endswith(PART) and path not in self._known and os.path.getsize(path):
                     self._known.add(path)
                     with suppress(PyhybridError):

@@ -366,16 +366,22 @@ def test_one_line_says_why(tmp_path: Path, words: tuple[str, ...], message: str)
     assert not done.stdout
 
 
-def test_a_flight_recorder_is_not_followed(program: Callable[..., Program], tmp_path: Path) -> None:
+def test_a_flight_recorder(program: Callable[..., Program], tmp_path: Path) -> None:
+    """Its windows are shown one after the other."""
     of = program("-q", "-o", "run", "--format", "folded", "--keep-last", "2s")
-    words = [*PYHYBRID, "live", "--json", "run"]
-    done = subprocess.run(
-        words, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    shown = live(tmp_path, "run")
+    assert shown.stdout
+    begins, before = 0, 0.0
+    for line in shown.stdout:
+        now = json.loads(line)
+        begins += now["seconds"] < before
+        before = now["seconds"]
+        assert before < 60
+        if begins >= 2 and any(each["calls_per_s"] for each in named(now, "work")):
+            break
     of.end()
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert "begins anew each quarter of that time" in line
+    now = last(shown)
+    assert now["ended"] and len(now["processes"]) == 1
 
 
 def test_no_terminal(tmp_path: Path) -> None:
