@@ -134,7 +134,9 @@ class Process:
         try:
             self.mappings = list(_mappings(pid))
             self._images = _python_images(pid, self.mappings)
-        except PermissionError:
+        except PermissionError as error:
+            if os.geteuid() in (0, self.uid):
+                raise refusal(pid, error) from None
             raise UsageError(
                 f"process {pid} is another user's ({_user(self.uid)}): that user may, and root"
             ) from None

@@ -14,7 +14,6 @@ from pyhybrid.attach.stacks import Reader
 from pyhybrid.base.light import matches
 from pyhybrid.base.terminal_text import say, write_lines
 from pyhybrid.capture.children import program_of
-from pyhybrid.cli.attach import PID
 from pyhybrid.errors import UsageError
 
 
@@ -76,7 +75,7 @@ def _chosen(words: list[str], *, children: bool) -> Iterator[Process]:
     seen = {os.getpid()}
     for word in dict.fromkeys(words):
         if word.isdecimal():
-            found = [Process(PID(word))]
+            found = [Process(int(word))]
         else:
             found = [each for each in processes() if matches(program_of(each.words), word)]
             found = [each for each in found if each.pid != os.getpid()]

@@ -430,11 +430,16 @@ def test_it_ends_meanwhile(program: type[Program], tmp_path: Path) -> None:
     assert ours.returncode == 0 and "wrote " in said, said
 
 
-def dump(*words: object) -> str:
+def dump(*words: object, code: int = 0) -> str:
     command = [*PYHYBRID, "dump", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stderr
+    return done.stdout or done.stderr
+
+
+def test_no_such_process() -> None:
+    assert dump("4194999", code=2) == "pyhybrid: there is no process 4194999\n"
+    assert dump("no such.py", code=2).startswith("pyhybrid: no Python process runs 'no such.py'")
 
 
 @pytest.mark.version
