@@ -67,7 +67,7 @@ class Taken(Struct):
 
 
 class BeginsAnew(PyhybridError):
-    """What the spool has is of the next window of a flight recorder (--keep-last)."""
+    """Tell that what the spool has is of the next window of a flight recorder (--keep-last)."""
 
 
 class Follower:
