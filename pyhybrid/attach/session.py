@@ -24,6 +24,7 @@ from pyhybrid import __version__
 from pyhybrid.attach import ways
 from pyhybrid.attach.processes import Process, refusal
 from pyhybrid.attach.ways import Way
+from pyhybrid.base.system_calls import pidfd_open
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.attached import ATTACHED_AS, LENGTH, SLACK_S, STOP
 from pyhybrid.capture.children import PartClaim
@@ -50,7 +51,7 @@ class Meeting:
         self.process = process
         self.root = process.root
         try:
-            self.life = os.pidfd_open(process.pid)
+            self.life = pidfd_open(process.pid)
         except OSError as error:
             raise refusal(process.pid, error) from None
         self.folder = ""

@@ -34,6 +34,8 @@ def listen() -> int:
     import _signal  # type: ignore[import-not-found]
     import mmap
 
+    from pyhybrid.base.system_calls import memfd_create
+
     if _listens:
         return _listens[0]
     usual = range(_signal.SIGRTMIN + 8, _signal.SIGRTMAX - 7)
@@ -41,7 +43,7 @@ def listen() -> int:
     if not free:
         raise PyhybridError("no real-time signal is free to listen by")
     try:
-        file = os.memfd_create(f"{MARK}{free}", os.MFD_CLOEXEC)
+        file = memfd_create(f"{MARK}{free}")
         os.ftruncate(file, mmap.PAGESIZE)
         mapping = mmap.mmap(file, mmap.PAGESIZE, mmap.MAP_SHARED, mmap.PROT_READ)
         os.close(file)

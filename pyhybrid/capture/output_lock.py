@@ -259,7 +259,9 @@ class NoClaim:
         try:
             self.descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         except OSError:  # there may be no /dev
-            self.descriptor = os.memfd_create("pyhybrid")
+            from pyhybrid.base.system_calls import memfd_create
+
+            self.descriptor = memfd_create("pyhybrid")
 
     def keep(self) -> None:
         """Do nothing: the sampler has a descriptor of its own."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pyhybrid.attach.matching import go_on_by_matching, is_matching
 from pyhybrid.attach.processes import Process, below, n_filters, while_it_lives
 from pyhybrid.attach.session import Attachment, ask_for_end
+from pyhybrid.base.system_calls import pidfd_open
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.children import Parts, folder_beside
 from pyhybrid.capture.output_lock import Claim, check_folder, prefix_of
@@ -204,7 +205,7 @@ def _again_and_again(args: argparse.Namespace, given: dict[str, Any]) -> int:
     Process(args.pid)
     prefix = prefix_of(_in_force(given)["output"])
     made: list[str] = []
-    life = os.pidfd_open(args.pid)
+    life = pidfd_open(args.pid)
     try:
         while True:
             next_s = time.monotonic() + args.every

@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
+from pyhybrid.base.system_calls import pidfd_open
 from pyhybrid.capture.children import LEFT_OUT, PART, TAKEN
 from pyhybrid.capture.finisher import start_ticks
 from pyhybrid.capture.jit_files import began_since_boot, stat_fields
@@ -122,7 +123,7 @@ def wait_for_end(process: str, most_s: float | None = None) -> bool:
     """
     pid, _, ticks = process.partition(":")
     with suppress(OSError):
-        descriptor = os.pidfd_open(int(pid))
+        descriptor = pidfd_open(int(pid))
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 is_it = start_ticks(file.read()) == ticks

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support import Run, check_invariants
 
+from pyhybrid.base.system_calls import pidfd_open
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.processes import CUT_OFF, ProcessFigures, grouped, processes_of
 
@@ -415,7 +416,7 @@ def test_a_child_that_goes_on(pyhybrid: Callable[..., Run]) -> None:
     (pid,) = profile.meta["still_running"]
     assert calls_by_process(profile, "square") == {1: 5}
     assert f"{pid}" in run.result.stderr
-    process = os.pidfd_open(pid)
+    process = pidfd_open(pid)
     run.path("end").touch()
     assert select.select([process], [], [], 30)[0]
     os.close(process)

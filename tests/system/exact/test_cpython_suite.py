@@ -18,7 +18,7 @@ from pyhybrid.tables.profile import Profile
 pytestmark = [
     pytest.mark.version,
     pytest.mark.skipif(
-        not importlib.util.find_spec("test.test_generators"),
+        not (importlib.util.find_spec("test") and importlib.util.find_spec("test.test_generators")),
         reason="this interpreter came without the package `test`",
     ),
     pytest.mark.once,

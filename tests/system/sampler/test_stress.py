@@ -224,7 +224,7 @@ LANGUAGE = """
 
 
 @pytest.mark.skipif(
-    not importlib.util.find_spec("test.test_grammar"),
+    not (importlib.util.find_spec("test") and importlib.util.find_spec("test.test_grammar")),
     reason="this interpreter came without the package `test`",
 )
 @SLOW

@@ -19,6 +19,11 @@ import signal
 import socket
 import sys
 
+if hasattr(os, "pidfd_open"):
+    from os import pidfd_open
+else:
+    from pyhybrid.base.system_calls import pidfd_open
+
 LONGEST = 1 << 20  # of a message, in bytes
 
 
@@ -57,7 +62,7 @@ def serve(connection):
             for each in descriptors:
                 os.close(each)
             connection.send(b"%d" % pid)
-            ended = os.pidfd_open(pid)
+            ended = pidfd_open(pid)
             if ended not in select.select([ended, connection], [], [])[0]:
                 os.kill(pid, signal.SIGKILL)
             os.close(ended)
