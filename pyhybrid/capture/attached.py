@@ -92,9 +92,11 @@ def serve(path: str) -> None:
         try:
             run = _met(connection, claim)
             _profile(claim, run)
-            if claim.is_forsaken:  # nobody else removes its socket
-                os.unlink(path)
-                os.rmdir(os.path.dirname(path))
+            if claim.is_forsaken:  # nobody else removes its socket, or what began this
+                folder = os.path.dirname(path)
+                for name in os.listdir(folder):
+                    os.unlink(os.path.join(folder, name))
+                os.rmdir(folder)
         finally:
             claim.leave()
             watch_attached(_native, claim.leave, ends=True)
