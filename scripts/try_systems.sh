@@ -62,7 +62,8 @@ prepare() { # SUITE
     for folder in proc sys dev; do mount --rbind "/$folder" "$chroot/$folder"; done
     mount -t tmpfs -o mode=1777,exec tmpfs "$chroot/tmp"
     cp -r build/wheels/dist scripts/try_wheel.py "$chroot/tmp"
-    build/wheels/tools/bin/python -m pip download --quiet --only-binary :all: --python-version 3.12 --dest "$chroot/tmp/dist" pytest
+    build/wheels/tools/bin/python -m pip download --quiet --only-binary :all: --python-version 3.12 \
+        --dest "$chroot/tmp/dist" pip pytest
     chmod -R a+rX "$chroot/tmp"
 }
 
@@ -72,9 +73,11 @@ as_user='set -eu
 mkdir -p "$HOME"
 cd /tmp
 rm -rf venv
-"$0" -m venv venv
+"$0" -m venv --without-pip venv # not all have ensurepip
+pip=$(echo dist/pip-*.whl)
+venv/bin/python "$pip/pip" install --quiet --no-index "$pip"
 venv/bin/python -m pip install --quiet --no-index --find-links dist pytest
-venv/bin/python -m pip install --quiet --no-index --find-links dist pyhybrid
+venv/bin/python -m pip install --quiet --no-index --only-binary :all: --find-links dist pyhybrid
 if command -v gcc cc; then echo "there is a compiler here" >&2; exit 1; fi
 venv/bin/python try_wheel.py --uninstall'
 
