@@ -58,7 +58,9 @@ def test_two_versions(tmp_path: Path) -> None:
     for name in ("dev", "0.0.1"):
         built = run(
             *(CLONE / "scripts/docs.sh", "--site", site / "docs", name),
-            **{"PYTHON": base, "XDG_CACHE_HOME": str(cache), "SITE": "/docs/"},
+            PYTHON=base,
+            XDG_CACHE_HOME=str(cache),
+            SITE="/docs/",
         )
         assert built.strip() == str(site / "docs" / name / "index.html")
     assert json.loads((site / "docs/versions.json").read_text()) == [
