@@ -6,7 +6,8 @@
 #
 # In turn: the tree is clean and the changelog has the version; `make test` and `make check`; the wheels, built twice,
 # in two folders, with the same bytes (from the sdist, which is tried by that); `twine check`; each wheel installed and
-# tried (scripts/try_wheel.py).  build/release has the files, SHA256SUMS and the list of what is in them (SBOM, CycloneDX).
+# tried (scripts/try_wheel.py).  build/release has the files, SHA256SUMS and the list of what is in them (SBOM, CycloneDX);
+# build/site the site, beside those of other versions if they have been laid there (scripts/docs.sh).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,6 +19,7 @@ stop() {
 
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' pyhybrid/__init__.py)
 [ -z "$(git status --porcelain)" ] || stop "the tree has changes"
+commit=$(git rev-parse HEAD)
 grep -q "^## \[$version\]" CHANGELOG.md || stop "CHANGELOG.md has no [$version]"
 ! grep -q "^## \[$version\] - not released" CHANGELOG.md || say "CHANGELOG.md still says: [$version] - not released"
 
@@ -27,6 +29,8 @@ fi
 
 out=build/release
 rm -rf build/wheels "$out"
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 scripts/wheels.sh
 mv build/wheels/dist "$out"
 
@@ -47,6 +51,8 @@ scripts/pythons.sh | while read -r tag python; do
     "$again/$tag/bin/python" scripts/try_wheel.py
 done
 
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) build/wheels/tools/bin/python scripts/wheel_contents.py --sbom "$version" >"$out/pyhybrid-$version.cdx.json"
+scripts/docs.sh --site build/site
+build/wheels/tools/bin/python scripts/wheel_contents.py --sbom "$version" >"$out/pyhybrid-$version.cdx.json"
+[ "$(git rev-parse HEAD)" = "$commit" ] || stop "there was a commit meanwhile"
 (cd "$out" && sha256sum -- * >../SHA256SUMS && mv ../SHA256SUMS .)
 cat "$out/SHA256SUMS"
