@@ -93,10 +93,10 @@ def serve(path: str) -> None:
             run = _met(connection, claim)
             _profile(claim, run)
             if claim.is_forsaken:  # nobody else removes its socket, or what began this
-                folder = os.path.dirname(path)
-                for name in os.listdir(folder):
-                    os.unlink(os.path.join(folder, name))
-                os.rmdir(folder)
+                for folder, _, names in os.walk(os.path.dirname(path), topdown=False):
+                    for name in names:
+                        os.unlink(os.path.join(folder, name))
+                    os.rmdir(folder)
         finally:
             claim.leave()
             watch_attached(_native, claim.leave, ends=True)
