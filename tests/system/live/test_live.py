@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -221,7 +222,8 @@ class Terminal:
     """A terminal of tmux's that runs a command."""
 
     def __init__(self, folder: Path, *words: str, size: tuple[int, int] = (110, 30)) -> None:
-        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(folder / "tmux")]
+        self._socket = tempfile.mkdtemp(dir="/tmp")  # its path may have 107 bytes (unix(7))
+        self._tmux = ["tmux", "-f", "/dev/null", "-S", f"{self._socket}/tmux"]
         after = "; echo ended with $?; stty -a; exec cat"
         self._do(
             *("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), "-c", str(folder)),
@@ -255,6 +257,7 @@ class Terminal:
 
     def close(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True)
+        shutil.rmtree(self._socket)
 
 
 @pytest.fixture

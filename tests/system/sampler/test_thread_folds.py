@@ -87,7 +87,8 @@ def test_which_threads_have_rows(run: Run) -> None:
     assert sum(each.n_threads for each in threads) == 401
     (fold,) = (each for each in threads if each.n_threads > 1)
     assert fold.name == f"Thread-* (in_region) \u00d7 {fold.n_threads:,}"
-    assert OWN <= 400 - fold.n_threads < OWN + 4 * AT_ONCE
+    # (Those that live while it is folded keep theirs, and where processors are short more do.)
+    assert OWN <= 400 - fold.n_threads < 2 * OWN
 
 
 @pytest.mark.further
