@@ -247,6 +247,38 @@ class Calls(View):
         write_lines([*notes, *shown(calls_listing(profile, args.slowest))], sys.stdout)
 
 
+class RequestsView(View):
+    """Prints what a server's requests waited for: the calls of a function that --keep, -t or a
+    region chose, with what they ran, the GIL, locks, queues, and the model's calls meanwhile.
+    """
+
+    name = "requests"
+    help = "a server's requests: what they waited for, and why some were slow"
+    selects = False
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """See View."""
+        parser.add_argument(
+            "--of",
+            default="",
+            metavar="NAME",
+            help="the function or region that is a request (default: the one with most time)",
+        )
+        add_slowest(parser, "so many of the slowest requests (default: 5)")
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """See View."""
+        from pyhybrid.views.serving.requests import requests_of
+
+        return requests_of(profile, args.of, args.slowest or 5)
+
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
+        """See View."""
+        from pyhybrid.report.request_listing import request_listing
+
+        return request_listing(figures)
+
+
 class Modules(View):
     """Prints the modules of a PyTorch model: calls, time of the forward and the backward pass, and
     samples.
@@ -511,6 +543,7 @@ _ALL = (
     Tree,
     Lines,
     Calls,
+    RequestsView,
     Modules,
     Operators,
     Steps,

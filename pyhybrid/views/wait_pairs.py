@@ -100,6 +100,37 @@ def ran_meanwhile(profile: Profile) -> Counter[Place]:
     return Counter(p for each in timeline.own_threads() for p in _meanwhile(timeline, each))
 
 
+class Lines:
+    """Name what a path is about: a line of the program, and the library's function it called."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._lines, self._labels = innermost_lines(profile), labels_of(profile, full_names=False)
+        nodes, program = profile.nodes, program_frames(profile)
+        last = max(profile.frames, default=0) + 1
+        frames = profile.frames
+        python = bytes(n in frames and frames[n].kind == "python" for n in range(last))
+        self._python = nearest(nodes.parent, take(python, nodes.frame))
+        own_frames = bytes(n in program for n in range(last))
+        self._is_program = take(own_frames, nodes.frame)
+
+    def place(self, stack: int) -> Place | None:
+        """Return the line of the program on a path; None: there is none."""
+        if not (found := self._lines[stack]):
+            return None
+        frame, line = found
+        folder = str(self._profile.meta.get("cwd") or "")
+        return Place(frame.name, f"{shorten_file(frame.file or '', folder)}:{line}")
+
+    def called(self, stack: int) -> str:
+        """Return the library's function that the line called; "": none."""
+        nodes = self._profile.nodes
+        at, found = self._python[self._profile.stacks.node[stack]], 0
+        while at and not self._is_program[at]:
+            found, at = at, self._python[nodes.parent[at]]
+        return self._labels[nodes.frame[found]] if found and at else ""
+
+
 class _Timeline:
     """Hold the samples by thread, and those that ran by process, in order of time."""
 
@@ -129,14 +160,7 @@ class _Timeline:
                     self.at_work[process].append(sample)
         for each in (*self.held.values(), *self.ran.values(), *self.at_work.values()):
             each.sort()
-        self._lines, self._labels = innermost_lines(profile), labels_of(profile, full_names=False)
-        nodes, program = profile.nodes, program_frames(profile)
-        last = max(profile.frames, default=0) + 1
-        frames = profile.frames
-        python = bytes(n in frames and frames[n].kind == "python" for n in range(last))
-        self._python = nearest(nodes.parent, take(python, nodes.frame))
-        own_frames = bytes(n in program for n in range(last))
-        self._is_program = take(own_frames, nodes.frame)
+        self.lines = profile.once(Lines)
 
     def own_threads(self) -> set[int]:
         """Return those that run the steps of a training, or else each process's main one."""
@@ -146,22 +170,6 @@ class _Timeline:
         profile = self.profile
         pids = {each.id: each.pid for each in profile.processes.values()}
         return {t.id for t in profile.threads.values() if t.tid == pids[t.process]}
-
-    def place(self, stack: int) -> Place | None:
-        """Return the line of the program on a path; None: there is none."""
-        if not (found := self._lines[stack]):
-            return None
-        frame, line = found
-        folder = str(self.profile.meta.get("cwd") or "")
-        return Place(frame.name, f"{shorten_file(frame.file or '', folder)}:{line}")
-
-    def called(self, stack: int) -> str:
-        """Return the library's function that the line called; "": none."""
-        nodes = self.profile.nodes
-        at, found = self._python[self.profile.stacks.node[stack]], 0
-        while at and not self._is_program[at]:
-            found, at = at, self._python[nodes.parent[at]]
-        return self._labels[nodes.frame[found]] if found and at else ""
 
     def beside(self, at_ns: int, thread: int, near_ns: float) -> Place | None:
         """Return what another thread of its process ran at that time, with the GIL if any had it,
@@ -175,7 +183,9 @@ class _Timeline:
                 if each[1] != thread and abs(each[0] - at_ns) <= near_ns
             ]
             near.sort(key=lambda each: abs(each[0] - at_ns))
-            if place := next(filter(None, (self.place(stack_of(each[2])) for each in near)), None):
+            if place := next(
+                filter(None, (self.lines.place(stack_of(each[2])) for each in near)), None
+            ):
                 return place
         return None
 
@@ -197,8 +207,8 @@ def _sampled(timeline: _Timeline) -> Counter[_Key]:
     every = len(waiting) // MOST_SAMPLES + 1
     for at_ns, thread, place, periods in waiting[::every]:
         stack = stack_of(place)
-        if where := timeline.place(stack):
-            waits_for = timeline.called(stack) if states[node_of[stack]] == IDLE else ""
+        if where := timeline.lines.place(stack):
+            waits_for = timeline.lines.called(stack) if states[node_of[stack]] == IDLE else ""
             waits_for = GIL if gil_name(place) == "waiting" else waits_for
             other = timeline.beside(at_ns, thread, near_ns) or NOTHING
             found[_Key(where, waits_for, other)] += periods * profile.period_ns * every
@@ -250,4 +260,4 @@ def _meanwhile(timeline: _Timeline, thread: int) -> Iterator[Place]:
                 continue
             begin_ns, end_ns = at_ns[after - 1], at_ns[after] - period_ns
             if end_ns - begin_ns > GAP_PERIODS * period_ns and begin_ns < time_ns <= end_ns:
-                yield timeline.place(stack_of(place)) or NOTHING
+                yield timeline.lines.place(stack_of(place)) or NOTHING

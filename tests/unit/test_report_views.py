@@ -35,6 +35,13 @@ from pyhybrid.views.lines.program_lines import ProgramLine
 from pyhybrid.views.lines.program_tree import TreeRow
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures
 from pyhybrid.views.processes import ProcessFigures, ProcessGroup, Unprofiled
+from pyhybrid.views.serving.requests import (
+    ModelCalls,
+    RequestPart,
+    RequestPlace,
+    Requests,
+    SlowRequest,
+)
 from pyhybrid.views.training.compiles import Compile, CompiledFunction, Compiles
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 from pyhybrid.views.training.module_calls import HookFigures
@@ -147,6 +154,11 @@ RECORDS = {
     "left out": LeftOut,
     "not merged": NotMerged,
     "findings": Found,
+    "requests": Requests,
+    "request part": RequestPart,
+    "request place": RequestPlace,
+    "model calls": ModelCalls,
+    "slow request": SlowRequest,
 }
 PLAIN = {str: "text", int: "int", float: "number", bool: "bool", Any: "any", object: "any"}
 

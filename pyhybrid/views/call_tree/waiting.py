@@ -6,6 +6,7 @@ Where that is, waiting.toml lists.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from pyhybrid._columns import descend, take
 from pyhybrid.base.files import table_beside
@@ -13,6 +14,7 @@ from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.base.pseudo_frames import TASK
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.views.labels import shorten_native
 
 MOST_WAITING = 0.5  # of the time of a line or function; one that waits more comes last
 
@@ -30,6 +32,12 @@ _STEPS = bytes(
     }[state].get(kind, CALLBACK if kind == _TASK else state)  # an event loop runs each task
     for state in range(5)
     for kind in range(256)
+)
+
+# Of native code that waits for a lock: its frame, and that of a Python function.
+_PYTHON, _LOCK = 1, 2
+_LOCK_STEPS = bytes(
+    {_PYTHON: 0, _LOCK: 1}.get(kind, state) for state in range(2) for kind in range(256)
 )
 
 
@@ -51,6 +59,20 @@ def waiting_nodes(profile: Profile) -> bytes:
     return states_of(profile).translate(bytes(state == IDLE for state in range(256)))
 
 
+@made_once
+def lock_nodes(profile: Profile) -> bytes:
+    """Mark with 1 the nodes in which a thread waits for a lock: of native code, up to the Python
+    function that wants it."""
+    names, kinds = NamePatterns(_file()["locks"]), bytearray(max(profile.frames, default=0) + 1)
+    for frame in profile.frames.values():
+        if frame.kind in ("python", "region"):
+            kinds[frame.id] = _PYTHON
+        elif names.match(shorten_native(frame.name)) or names.match(frame.python_name or ""):
+            kinds[frame.id] = _LOCK
+    nodes = profile.nodes
+    return bytes(descend(nodes.parent, take(kinds, nodes.frame), _LOCK_STEPS))
+
+
 def _kind(frame: Frame) -> int:
     if frame.kind not in ("python", "region"):
         return _TASK if (frame.kind, frame.symbol) == ("pseudo", TASK) else _NATIVE
@@ -68,10 +90,15 @@ def _of_file(file: str) -> list[tuple[int, NamePatterns]]:
 
 
 @cache
+def _file() -> dict[str, Any]:
+    return table_beside(__file__, "waiting")
+
+
+@cache
 def _table() -> tuple[list[tuple[NamePatterns, int, NamePatterns]], NamePatterns]:
     """Return the rows of the table, and the files of all of them."""
     kinds = {"loop": _LOOP, "wait": _WAIT, "pool": _POOL, "idle": _IDLE}
-    rows = table_beside(__file__, "waiting")["where"]
+    rows = _file()["where"]
     files = [[f"*/{file}" for file in each["file"]] for each in rows]
     table = [
         (NamePatterns(of_row), kinds[each["kind"]], NamePatterns(each["functions"]))

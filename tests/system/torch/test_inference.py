@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_page import check_report
 from support import TARGETS, made_once, printed
 from torch_support import TorchProcess
 
@@ -115,3 +116,25 @@ def test_samples_one_by_one_are_found(torch_process: TorchProcess, tmp_path: Pat
     found = json.loads(printed(tmp_path, "report", "--json"))["findings"]
     (text,) = (each["text"] for each in found if each["rule"] == "one by one")
     assert "is grad_impl (" in text and "called 1,000 times, by each" in text
+
+
+@pytest.mark.parametrize("fault", ["lock", pytest.param("gil", marks=pytest.mark.further)])
+def test_requests_of_a_server(torch_process: TorchProcess, tmp_path: Path, fault: str) -> None:
+    """An engine's thread decodes for all requests that are open; what slows them is named."""
+    torch_process.profiled(
+        *(tmp_path, "-q", "--format", "folded", "--keep", "handle", "--usage", "cpu"),
+        *("--clock", "wall", TARGETS / "batching_server.py", 40, fault),
+    )
+    text = printed(tmp_path, "report", "requests", "--json")
+    check_report(["requests", "--json"], text)
+    report = json.loads(text)
+    model = report["model"]
+    assert report["n"] == 40 and 1 <= model["open_p50"] <= model["open_max"] <= 4
+    assert model["of_request_p50"] >= 8 and model["in_p50_ns"] > 0  # a prefill, and seven words
+    shown = printed(tmp_path, "report", "requests")
+    place = "split" if fault == "gil" else "refresh"
+    waits_for = "the GIL" if fault == "gil" else "locks"
+    assert any(
+        waits_for in line and f"{place} (" in line and " on other" in line
+        for line in shown.splitlines()
+    )

@@ -1,0 +1,1 @@
+"""A server: its requests, and what each waited for."""
