@@ -21,9 +21,12 @@ def note_shapes(probability: float, /) -> str | None:
     """Note such a share of all calls of operators from now on, with their shapes: None, or what is
     not proven, and none are noted."""
 
-def noted_shapes() -> tuple[list[tuple[str, tuple[int, ...], int]], int]:
-    """What was noted, and no more from now on: operator, inputs as shapes.c has them, how often;
-    and how many calls found no room."""
+def noted_shapes() -> tuple[
+    list[tuple[str, tuple[int, ...], int, int]], list[tuple[int, int, int, bool, int]], int
+]:
+    """What was noted, and no more from now on: operator, inputs as shapes.c has them, how often, a
+    number; by that number where: thread, node, whether autograd did it later, how often; and how
+    many calls found no room."""
 
 def prove_memory(path: str) -> str | None: ...
 def given(address: int, n: int) -> None: ...

@@ -26,6 +26,7 @@ from pyhybrid.assemble.exact import (
 from pyhybrid.assemble.frames import Frames, name_starts
 from pyhybrid.assemble.import_calls import fold_import_calls
 from pyhybrid.assemble.memory import name_calls
+from pyhybrid.assemble.operator_calls import name_modules
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.run_part import Marks, restrict
 from pyhybrid.assemble.samples import ThreadSamples, count_samples
@@ -224,6 +225,7 @@ def assembled_of(
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
     name_calls(spool, nodes, tree, frames)
+    name_modules(spool, nodes, tree, frames)
     if not spool.end and spool.clocks:
         spool.meta["recorded_until_ns"] = spool.clocks[-1][1]
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)

@@ -24,11 +24,11 @@ def name_calls(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: F
     found = spool.meta.get("memory")
     if not found:
         return
-    names = _Names(tree, frames)
+    names = Names(tree, frames)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     of_call: list[dict[str, Any]] = []
     for thread, node, is_later, alive, allocated, pieces, at_peak, kept, used in found["calls"]:
-        key = names.of(_node(spool, nodes, thread, node))
+        key = names.of(node_of(spool, nodes, thread, node))
         row = rows.setdefault(key, dict(zip(_KEY, key, strict=True)) | dict.fromkeys(FIGURES, 0))
         of_call.append(row)
         now = dict(zip(FIGURES, (alive, allocated, pieces, at_peak, kept, used), strict=False))
@@ -45,7 +45,7 @@ def name_calls(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: F
     found["calls"] = sorted(used, key=lambda row: (-row["at_peak"], -row["allocated"]))
 
 
-def _node(spool: Spool, nodes: dict[int, memoryview], thread: int, node: int) -> int:
+def node_of(spool: Spool, nodes: dict[int, memoryview], thread: int, node: int) -> int:
     """Return the node of the tree; 0: it is not known."""
     index, folded = spool.folded_nodes.get(thread, (0, None))
     if folded is not None and 0 < node <= len(folded):
@@ -57,7 +57,9 @@ def _node(spool: Spool, nodes: dict[int, memoryview], thread: int, node: int) ->
 _KEY = ("module", "of_class", "function", "file", "line", "caller", "caller_file", "caller_line")
 
 
-class _Names:
+class Names:
+    """Name what a node is known by."""
+
     def __init__(self, tree: Tree, frames: Frames) -> None:
         self._tree = tree
         self._row = {row.id: row for row in frames.rows}

@@ -257,15 +257,56 @@ def _noted_shapes() -> dict[str, Any]:
         return {}
     names = tables()["shapes"]
     types = {number: name for name, number in names["types"].items()}
-    rows, n_lost = extension.noted_shapes()
-    shapes = [
-        (name, _shapes_text(words, types), n)
-        for name, words, n in rows
-        if not name.startswith(names["others"])
-    ]
+    rows, places, n_lost = extension.noted_shapes()
+    rows = [row for row in rows if not row[0].startswith(names["others"])]
+    shapes = [(name, _shapes_text(words, types), n) for name, words, n, _ in rows]
     if not shapes:
         return {}
-    return {"shapes": shapes, "shapes_probability": names["probability"], "shapes_lost": n_lost}
+    at = {number: i for i, (*_, number) in enumerate(rows)}
+    calls = [(at[of], *place) for of, *place in places if of in at]
+    facts = {"shapes": shapes, "shapes_probability": names["probability"], "shapes_lost": n_lost}
+    return facts | {"shapes_calls": calls, "peak": _peak(shapes, names)}
+
+
+def _peak(shapes: list[tuple[str, str, int]], names: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how many floating-point operations a second a product of matrices makes here, of the
+    type of the program's, with as many threads; None: it made none in this process, or that failed.
+    """
+    of_type: dict[str, int] = {}
+    for name, text, n in shapes:
+        if name in names["products"]:
+            kind = next((each for each in names["peak_types"] if f"{each}[" in text), "")
+            of_type[kind] = of_type.get(kind, 0) + n
+    of_type.pop("", None)
+    if not of_type:
+        return None
+    kind = max(of_type, key=lambda each: of_type[each])
+    torch = vars(sys.modules[_PACKAGE])
+    try:
+        with torch["_C"].DisableTorchFunction(), torch["_C"]._DisableTorchDispatch():
+            most = _products_a_second(torch, kind, names)
+        return {"flops": most, "type": kind, "threads": torch["get_num_threads"]()}
+    except Exception:  # of what the program has made of its PyTorch
+        return None
+
+
+def _products_a_second(torch: dict[str, Any], kind: str, names: dict[str, Any]) -> int:
+    """Return the most floating-point operations a second, of matrices that grow while one product
+    does not take long."""
+    most, size, end_ns = 0.0, names["peak_sizes"][0], time.perf_counter_ns() + names["peak_ns"]
+    with torch["no_grad"]():
+        while size <= names["peak_sizes"][1]:
+            one = torch["ones"]((size, size), dtype=torch[kind], device="cpu")
+            out, took_ns = torch["empty_like"](one), 0
+            for _ in range(names["peak_tries"]):
+                begin_ns = time.perf_counter_ns()
+                torch["mm"](one, one, out=out)
+                took_ns = time.perf_counter_ns() - begin_ns
+                most = max(most, 2 * size**3 * 10**9 / max(took_ns, 1))
+            if time.perf_counter_ns() + 8 * names["peak_tries"] * took_ns > end_ns:
+                break
+            size *= 2
+    return round(most)
 
 
 def _shapes_text(words: tuple[int, ...], types: dict[int, str]) -> str:

@@ -49,6 +49,7 @@ def model_listing(model: ModelFigures, by_class: bool = False) -> Listing:
         labels = {each.name: label for each, label in tree}
         name = text("module", lambda each: labels[each.name])
         yield Table([*_module_columns(model), name], [each for each, _ in tree])
+    yield from _flops_notes(model)
     yield from _hook_rows(model)
 
 
@@ -125,6 +126,12 @@ def _module_columns(model: ModelFigures) -> Iterator[Column]:
         yield exact("calls", 12, "calls", number)
         if any(each.exact_compile_ns for each in model.modules):
             yield exact("compiling", 12, "exact_compile_ns")
+    if any(each.flops or each.flops_backward for each in model.modules):
+        n = model.n_steps or 1
+        yield Column("GFLOP", 10, lambda each: _flops(each) / n or None, _giga)
+        yield Column("a second", 10, partial(_a_second, 1), _giga)
+        if model.peak:
+            yield Column("of most", 9, partial(_a_second, model.peak.flops), share)
     of_all = model.forward_weight_ns
     yield Column("samples", 9, lambda each: each.weight_ns / of_all if of_all else None, share)
     yield Column(
@@ -133,6 +140,34 @@ def _module_columns(model: ModelFigures) -> Iterator[Column]:
     if model.gpu_ns:
         yield Column("GPU forward", 14, "gpu_ns", _milliseconds)
         yield Column("backward", 13, "gpu_backward_ns", _milliseconds)
+
+
+def _flops(each: ModuleFigures) -> int:
+    return each.flops + each.flops_backward
+
+
+def _a_second(of: int, each: ModuleFigures) -> float | None:
+    """Return its operations a second of its time in both passes, as a part of `of`."""
+    took_ns = each.exact_total_ns + each.exact_backward_ns
+    return _flops(each) * 1e9 / took_ns / of if took_ns and _flops(each) else None
+
+
+def _giga(value: float) -> str:
+    return f"{value / 1e9:,.3g}"
+
+
+def _flops_notes(model: ModelFigures) -> Listing:
+    """Yield what the columns of floating-point operations are."""
+    if not any(map(_flops, model.modules)):
+        return
+    of = "a step" if model.n_steps else "in all"
+    yield f"GFLOP: {of}, of both passes, in products, by one call in twenty: an estimate"
+    if model.peak:
+        most, threads = _giga(model.peak.flops), model.peak.threads
+        yield (
+            f"of most: of {most} GFLOP a second, what products of matrices of {model.peak.type} "
+            f"alone did at the end of the run, with {threads} thread{'s' * (threads != 1)}"
+        )
 
 
 def _of_modules(each: HookFigures) -> str:

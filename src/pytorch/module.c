@@ -238,15 +238,40 @@ static PyObject *note_shapes(PyObject *self, PyObject *probability)
     const char *missing = shapes_proof_end();
     if (PyErr_Occurred())
         return NULL;
+    if (!api && !(api = native_api()))
+        return NULL;
     if (!missing)
-        shapes_note(share);
+        shapes_note(share, api);
     return text_or_none(missing);
 }
 
 PyDoc_STRVAR(noted_shapes_doc,
-             "noted_shapes() -> tuple[list[tuple[str, tuple[int, ...], int]], int]\n\n"
+             "noted_shapes() -> tuple[list[tuple[str, tuple[int, ...], int, int]], "
+             "list[tuple[int, int, int, bool, int]], int]\n\n"
              "What was noted, and no more from now on: operator, inputs as shapes.c has them, how "
-             "often;\nand how many calls found no room.");
+             "often,\na number; by that number where: thread, node, and whether autograd did it "
+             "later, how often;\nand how many calls found no room.");
+
+/* Appends a new reference; false: there is none, or no room. */
+static bool append(PyObject *to, PyObject *row)
+{
+    bool is_done = row && !PyList_Append(to, row);
+    Py_XDECREF(row);
+    return is_done;
+}
+
+static PyObject *shapes_row(const struct shapes_entry *e, uint32_t number)
+{
+    PyObject *words = PyTuple_New(e->n_words);
+    for (uint32_t j = 0; words && j < e->n_words; j++) {
+        PyObject *word = PyLong_FromUnsignedLongLong(e->word[j]);
+        if (word)
+            PyTuple_SET_ITEM(words, j, word);
+        else
+            Py_CLEAR(words);
+    }
+    return words ? Py_BuildValue("(sNKI)", e->name, words, (unsigned long long)e->n, number) : NULL;
+}
 
 static PyObject *noted_shapes(PyObject *self, PyObject *unused)
 {
@@ -255,23 +280,20 @@ static PyObject *noted_shapes(PyObject *self, PyObject *unused)
     shapes_stop();
     uint64_t n_lost = 0;
     const struct shapes_entry *e;
-    PyObject *found = PyList_New(0);
-    for (uint32_t i = 0; found && (e = shapes_at(i, &n_lost)); i++) {
-        PyObject *words = PyTuple_New(e->n_words);
-        for (uint32_t j = 0; words && j < e->n_words; j++) {
-            PyObject *word = PyLong_FromUnsignedLongLong(e->word[j]);
-            if (word)
-                PyTuple_SET_ITEM(words, j, word);
-            else
-                Py_CLEAR(words);
-        }
-        PyObject *row =
-            words ? Py_BuildValue("(sNK)", e->name, words, (unsigned long long)e->n) : NULL;
-        if (!row || PyList_Append(found, row))
+    const struct shapes_place *p;
+    PyObject *found = PyList_New(0), *where = PyList_New(0);
+    for (uint32_t at = 0; found && (e = shapes_at(&at, &n_lost)); at++)
+        if (!append(found, shapes_row(e, at)))
             Py_CLEAR(found);
-        Py_XDECREF(row);
-    }
-    return found ? Py_BuildValue("(NK)", found, (unsigned long long)n_lost) : NULL;
+    for (uint32_t at = 0; where && (p = shapes_place_at(&at)); at++)
+        if (!append(where, Py_BuildValue("(IIINK)", p->of, p->thread, p->node,
+                                         PyBool_FromLong(p->is_later), (unsigned long long)p->n)))
+            Py_CLEAR(where);
+    if (found && where)
+        return Py_BuildValue("(NNK)", found, where, (unsigned long long)n_lost);
+    Py_XDECREF(found);
+    Py_XDECREF(where);
+    return NULL;
 }
 
 /* --- memory ----------------------------------------------------------------------------------------- */

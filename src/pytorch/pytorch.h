@@ -72,12 +72,22 @@ void shapes_proof_expect(const uint64_t *inputs, uint32_t n);
 /* Ends the proof.  Returns NULL, or what is not proven. */
 const char *shapes_proof_end(void);
 
+struct shapes_place {
+    uint32_t of;           /* the entry's number */
+    uint32_t thread, node; /* as in struct maker */
+    bool is_later;         /* an autograd node called it that was made there */
+    uint64_t n;
+};
+
 /* Notes one call in 1 / `probability` from now on; the former notes are dropped. */
-void shapes_note(double probability);
+void shapes_note(double probability, const struct backward_api *api);
 void shapes_stop(void);
 
-/* Returns one after another; NULL: no more.  *n_lost is how many found no room. */
-const struct shapes_entry *shapes_at(uint32_t i, uint64_t *n_lost);
+/* Returns the first one from the number *at on, which becomes its own; NULL: no more.  *n_lost is how many found no room. */
+const struct shapes_entry *shapes_at(uint32_t *at, uint64_t *n_lost);
+
+/* The same of the places at which they were called. */
+const struct shapes_place *shapes_place_at(uint32_t *at);
 
 /* --- memory.c ------------------------------------------------------------------------------------ */
 

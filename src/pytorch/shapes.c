@@ -1,4 +1,4 @@
-/* shapes.c - with which shapes operators are called: one call in a hundred, by RecordFunction's own sampling.
+/* shapes.c - with which shapes operators are called: one call in twenty, by RecordFunction's own sampling.
  *
  * Where a record has its inputs, and a tensor its sizes and type, is not exported: it is proven at run time with tensors of known
  * sizes.  Each word is looked at, and a place counts if it alone has the right value each time.
@@ -19,6 +19,7 @@
 #define INPUTS_MAX 16
 #define SIZES_MAX 8
 #define SLOTS 4096
+#define PLACES (1u << 15)
 
 static const struct torch_library *library;
 
@@ -182,7 +183,9 @@ const char *shapes_proof_end(void)
 /* A call that finds others at it is not noted: nobody waits here, nor does a forked child. */
 static _Atomic bool is_taken;
 static struct shapes_entry table[SLOTS];
-static uint32_t n_used;
+static struct shapes_place place[PLACES];
+static uint32_t n_used, n_places;
+static const struct backward_api *api;
 static _Atomic uint64_t lost;
 static _Atomic bool notes;
 
@@ -227,6 +230,24 @@ static uint32_t hash_of(const struct shapes_entry *e)
     return (uint32_t)(h >> 40);
 }
 
+/* Counts a call of the operator `of` where it was made.  What finds no room is in no place. */
+static void put_place(uint32_t of, const struct maker *maker, bool is_later)
+{
+    struct shapes_place p = {
+        .of = of, .thread = maker->thread, .node = maker->node, .is_later = is_later, .n = 1};
+    uint64_t h = ((uint64_t)p.thread << 32 | p.node) * 0x9e3779b97f4a7c15 + of * 2u + is_later;
+    uint32_t at = (uint32_t)(h * 0x9e3779b97f4a7c15 >> 40) % PLACES;
+    while (place[at].n && (place[at].of != of || place[at].thread != p.thread ||
+                           place[at].node != p.node || place[at].is_later != is_later))
+        at = (at + 1) % PLACES;
+    if (place[at].n) {
+        place[at].n++;
+    } else if (n_places < PLACES / 2) {
+        n_places++;
+        place[at] = p;
+    }
+}
+
 static void *on_call(void **context, const void *record)
 {
     *context = NULL;
@@ -236,6 +257,9 @@ static void *on_call(void **context, const void *record)
     const char *name = library->name(record);
     strncpy(e.name, name ? name : "", sizeof e.name - 1);
     put_inputs(&e, record);
+    struct maker maker;
+    bool is_later;
+    bool is_known = api->here(&maker, &is_later);
     if (atomic_exchange_explicit(&is_taken, true, memory_order_acquire)) {
         lost++;
         return context;
@@ -253,6 +277,8 @@ static void *on_call(void **context, const void *record)
     } else {
         lost++;
     }
+    if (is_known && table[at].n)
+        put_place(at, &maker, is_later);
     atomic_store_explicit(&is_taken, false, memory_order_release);
     return context;
 }
@@ -266,12 +292,14 @@ void shapes_stop(void)
         sched_yield();
 }
 
-void shapes_note(double probability)
+void shapes_note(double probability, const struct backward_api *of)
 {
     static bool is_added; /* for the process's life, as module.c has it */
     shapes_stop();
     memset(table, 0, sizeof table);
-    n_used = 0;
+    memset(place, 0, sizeof place);
+    api = of;
+    n_used = n_places = 0;
     lost = 0;
     is_taken = false;
     notes = true;
@@ -284,11 +312,19 @@ void shapes_note(double probability)
     is_added = true;
 }
 
-const struct shapes_entry *shapes_at(uint32_t i, uint64_t *n_lost)
+const struct shapes_entry *shapes_at(uint32_t *at, uint64_t *n_lost)
 {
     *n_lost = lost;
-    for (uint32_t at = 0; at < SLOTS; at++)
-        if (table[at].n && !i--)
-            return &table[at];
+    for (; *at < SLOTS; ++*at)
+        if (table[*at].n)
+            return &table[*at];
+    return NULL;
+}
+
+const struct shapes_place *shapes_place_at(uint32_t *at)
+{
+    for (; *at < PLACES; ++*at)
+        if (place[*at].n)
+            return &place[*at];
     return NULL;
 }

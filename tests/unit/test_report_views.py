@@ -45,6 +45,7 @@ from pyhybrid.views.serving.requests import (
 from pyhybrid.views.training.compiles import Compile, CompiledFunction, Compiles
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 from pyhybrid.views.training.module_calls import HookFigures
+from pyhybrid.views.training.module_flops import Peak
 from pyhybrid.views.training.operators import (
     BackwardNode,
     Caller,
@@ -154,6 +155,7 @@ RECORDS = {
     "left out": LeftOut,
     "not merged": NotMerged,
     "findings": Found,
+    "measured peak": Peak,
     "requests": Requests,
     "request part": RequestPart,
     "request place": RequestPlace,

@@ -8,7 +8,7 @@ samples.  What ran below it for the backward pass (activation checkpoints) is `r
 torch.compile compiled in it, in both passes, `compile`: neither is in the figures before.  Modules
 that the loader calls are transforms of data, and in no row.
 `gpu` is what a GPU did for the calls below it, in the forward and in the backward pass, where a
-trace was imported.
+trace was imported; `flops` what products of matrices did, by --torch shapes (module_flops.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from pyhybrid.views.training.module_calls import (
     hook_figures,
     hook_nodes,
 )
+from pyhybrid.views.training.module_flops import Peak, class_flops, module_flops, peak_of
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, Span, phase_spans
+from pyhybrid.views.training.steps import steps_of
 
 # 1: the outermost of functions that compile, 2: what is below one.
 _COMPILING = bytes((kind, 2, 2)[above] for above in range(3) for kind in range(256))
@@ -68,6 +70,9 @@ class ModuleFigures(Struct):
     compile_weight_ns: int
     gpu_ns: int
     gpu_backward_ns: int
+    flops: int = 0
+    flops_backward: int = 0
+    flops_bytes: int = 0
 
 
 class ModelFigures(Record):
@@ -86,6 +91,8 @@ class ModelFigures(Record):
     exact_other_backward_ns: int
     exact_loader_ns: int
     gpu_ns: int  # all that was imported, below modules or not
+    peak: Peak | None  # what products of matrices alone do on this machine; null: not measured
+    n_steps: int  # of a training or of inference; 0: there are none
 
 
 def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
@@ -103,12 +110,16 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
     sums, gpu = _Sums(profile, groups), _gpu(profile, groups)
     found = []
     compiled = backward_compiles(profile)
+    flops = class_flops(profile) if by_class else module_flops(profile)
     for name, (number, frames) in groups.items():
         classes = dict.fromkeys(str(frame.symbol) for frame in frames[::-1])
         paths = {frame.name for frame in frames}
         figures = (int(column[number]) for column in sums.columns)
         gpu_ns = (gpu[number, backward] for backward in (0, 1))
         each = ModuleFigures(name, " in ".join(classes), len(paths), *figures, *gpu_ns)
+        if name in flops:
+            each.flops, each.flops_backward = flops[name].forward, flops[name].backward
+            each.flops_bytes = flops[name].read
         each.exact_compile_ns += sum(compiled[frame.id] for frame in frames)
         found.append(each)
     found = [
@@ -125,6 +136,8 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
         sums.backward_ns - sum(each.exact_own_backward_ns for each in found),
         sums.loader_ns,
         sum(each.ns for each in profile.gpu),
+        peak_of(profile),
+        len(steps.steps) if (steps := steps_of(profile)) else 0,
     )
 
 
