@@ -20,6 +20,7 @@ from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.report.cautions import MOST_COUNTING, MOST_SAMPLING
+from pyhybrid.report.memory_listing import memory_listing, memory_rows
 from pyhybrid.report.processes import group_label
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
@@ -37,6 +38,7 @@ from pyhybrid.views.processes import (
     grouped,
     processes_of,
 )
+from pyhybrid.views.training.memory import call_text, memory_of
 from pyhybrid.views.training.phases import all_phases
 from pyhybrid.views.training.steps import steps_of
 
@@ -96,6 +98,23 @@ class StepsMeta(Record):
     slowest: list[WhySlow]
 
 
+class PageMemoryCall(Record):
+    """Hold a call that had memory: as `report memory` has it, in bytes."""
+
+    text: str
+    at_peak: int
+    per_step: int
+    holders: list[str]
+
+
+class MemoryMeta(Record):
+    """Hold what PyTorch's allocator gave out: `steps` are the most and what lived at the end."""
+
+    texts: list[str]
+    calls: list[PageMemoryCall]  # those that grow first, then most at the peak
+    steps: list[tuple[int, int]]
+
+
 class GpuMeta(Record):
     """Hold what is beside the columns: streams are (device, stream), windows (begin, end)."""
 
@@ -132,6 +151,7 @@ class Meta(Record):
     program_files: list[int]  # of its own Python files: the numbers of their names
     n_calls: int
     steps: StepsMeta | None
+    memory: MemoryMeta | None
     plumbing: bool
     import_frame: int
     gpu: GpuMeta | None  # null: nothing is known of one
@@ -190,6 +210,7 @@ class Html(Exporter):
             program_files=own_files,
             n_calls=n_calls,
             steps=steps,
+            memory=memory_meta(profile),
             plumbing=plumbing,
             import_frame=tree.import_frame,
             gpu=gpu,
@@ -314,6 +335,22 @@ def add_steps(profile: Profile, columns: Columns) -> StepsMeta | None:
     median_ns = report.phases[STEP_COLUMN].median_ns
     slowest = [WhySlow(slow.number, why_slow(slow, median_ns)) for slow in report.slowest]
     return StepsMeta(phases, median_ns, slowest)
+
+
+MOST_MEMORY_CALLS, MOST_MEMORY_STEPS = 6, 500
+
+
+def memory_meta(profile: Profile) -> MemoryMeta | None:
+    """Return what the page has of memory (--torch memory); None: nothing was followed."""
+    if not (found := memory_of(profile)):
+        return None
+    calls = [
+        PageMemoryCall(call_text(each), each.at_peak, each.per_step, each.holders)
+        for each in memory_rows(found)[:MOST_MEMORY_CALLS]
+    ]
+    texts = [line for line in memory_listing(found) if isinstance(line, str)][:3]
+    shown = found.steps[:: len(found.steps) // MOST_MEMORY_STEPS + 1]
+    return MemoryMeta(texts, calls, [(each.peak, each.alive) for each in shown])
 
 
 # A GPU's work for the page: time by call path, and single activities of each stream.

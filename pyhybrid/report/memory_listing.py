@@ -32,12 +32,19 @@ def memory_listing(found: Memory) -> Listing:
         yield f"resident: {megabytes(last)} after the last step, {per_step / 1e6:+,.2f} MB a step"
     if found.lost:
         yield f"{found.lost:,} pieces ({megabytes(found.lost_bytes)}) are in no figure: too many"
-    least = LEAST_PART * found.peak
-    rows = [each for each in found.calls if _most(each) >= least or each.per_step]
-    rows.sort(key=lambda each: (-each.per_step, -each.at_peak, -each.kept, -each.allocated))
+    rows = memory_rows(found)
     yield Table(list(_columns(found)), rows[:MOST_CALLS], below=_below)
     if len(found.calls) > len(rows[:MOST_CALLS]):
         yield f"{len(found.calls) - len(rows[:MOST_CALLS]):,} more (--json)"
+
+
+def memory_rows(found: Memory) -> list[MemoryCall]:
+    """Return the calls that are of interest: those that grow first, then most at the peak."""
+    least = LEAST_PART * found.peak
+    rows = [each for each in found.calls if _most(each) >= least or each.per_step]
+    return sorted(
+        rows, key=lambda each: (-each.per_step, -each.at_peak, -each.kept, -each.allocated)
+    )
 
 
 def megabytes(size: int) -> str:

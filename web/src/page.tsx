@@ -13,6 +13,7 @@ import { FunctionTable } from "./FunctionTable";
 import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
 import { GpuLanes } from "./GpuLanes";
 import { Lanes } from "./Lanes";
+import { Memory } from "./Memory";
 import { programLines, type ProgramLine } from "./lines";
 import { Profile, PYTHON, type Meta } from "./profile";
 import { byExactTime, byGpuTime, Chooser, hasExact, narrowed, type Weights } from "./selection";
@@ -124,6 +125,7 @@ function App({ profile }: { profile: Profile }) {
       {!state.folded && profile.isSeveral && <Processes profile={profile} processes={state.processes} change={change} />}
       {!state.folded && <ProgramLines profile={profile} lines={lines} all={sums.all} onLine={views.includes("source") ? (file, line) => change({ view: "source", file, line }) : null} />}
       {!state.folded && profile.meta.steps && <Steps profile={profile} colors={colors} width={inner} from={state.from} to={state.to} onTime={(from, to) => change({ from, to })} />}
+      {!state.folded && profile.meta.memory && <Memory memory={profile.meta.memory} width={inner} />}
       {!state.folded && profile.nSamples > 0 && (
         <Lanes
           profile={profile}

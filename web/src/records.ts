@@ -21,6 +21,7 @@ export interface Meta {
   program_files: number[];
   n_calls: number;
   steps: StepsMeta | null;
+  memory: MemoryMeta | null;
   plumbing: boolean;
   import_frame: number;
   /** null: nothing is known of one */
@@ -119,6 +120,14 @@ export interface StepsMeta {
   phases: string[];
   median_ns: number;
   slowest: WhySlow[];
+}
+
+/** Hold what PyTorch's allocator gave out: `steps` are the most and what lived at the end. */
+export interface MemoryMeta {
+  texts: string[];
+  /** those that grow first, then most at the peak */
+  calls: PageMemoryCall[];
+  steps: [number, number][];
 }
 
 /** Hold what is beside the columns: streams are (device, stream), windows (begin, end). */
@@ -368,6 +377,14 @@ export interface Counter {
 export interface WhySlow {
   number: number;
   why: string;
+}
+
+/** Hold a call that had memory: as `report memory` has it, in bytes. */
+export interface PageMemoryCall {
+  text: string;
+  at_peak: number;
+  per_step: number;
+  holders: string[];
 }
 
 /** Hold what is known of a function: runs.FunctionChange has what each is. */

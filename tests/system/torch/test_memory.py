@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_support import Browser
 from support import TARGETS, printed
 from torch_support import TorchProcess
 
@@ -68,6 +69,25 @@ def test_who_keeps_the_outputs_of_a_layer(tmp_path: Path, torch_process: TorchPr
     assert "0.13 MB more of Net.second [Linear]" in printed(tmp_path, "report")
     lines = printed(tmp_path, "report", "memory").splitlines()
     assert any(line.strip() == f"held by {holder}" for line in lines)
+
+
+@pytest.mark.further
+@pytest.mark.needs("viewers", "chromium")
+def test_the_page_shows_it(tmp_path: Path, torch_process: TorchProcess, browse: Browser) -> None:
+    """The call that grows is the first, with who holds it; axe-core finds nothing wrong."""
+    _, found = run(torch_process, tmp_path, "kept")
+    printed(tmp_path, "page", "--no-open")
+    steps = """
+        const section = page.locator('section.memory');
+        const rows = await section.locator('li').allTextContents();
+        return [await section.locator('h2').textContent(), rows, await section.locator('polyline').count(), await axe()];
+    """
+    title, rows, lines, wrong = browse(tmp_path / "out.html", steps)
+    listing = printed(tmp_path, "report", "memory").splitlines()
+    assert title.startswith("; ".join(listing[:2])) and lines == 2 and wrong == []
+    (grows,) = [each for each in found["calls"] if each["per_step"]]
+    assert "Net.second [Linear]" in rows[0] and "0.13 MB more after each step" in rows[0]
+    assert f"held by {grows['holders'][0]}" in rows[0] and len(rows) <= 6
 
 
 def test_a_healthy_model_keeps_nothing(tmp_path: Path, torch_process: TorchProcess) -> None:
