@@ -48,7 +48,7 @@ SUBCOMMANDS = {
     "diff": "diff",
     "compare-cprofile": "compare_cprofile",
     "config": "config",
-    "import": "import_kineto",
+    "import": "import_gpu",
     "merge": "merge",
     "probes": "probes",
     "ranks": "ranks",

@@ -38,7 +38,8 @@ from pyhybrid.views.processes import (
     grouped,
     processes_of,
 )
-from pyhybrid.views.training.memory import call_text, memory_of
+from pyhybrid.views.training.memory import memory_of
+from pyhybrid.views.training.memory_calls import call_text
 from pyhybrid.views.training.phases import all_phases
 from pyhybrid.views.training.steps import steps_of
 
@@ -346,8 +347,8 @@ def memory_meta(profile: Profile) -> MemoryMeta | None:
         return None
     calls = [
         PageMemoryCall(call_text(each), each.at_peak, each.per_step, each.holders)
-        for each in memory_rows(found)[:MOST_MEMORY_CALLS]
-    ]
+        for each in [*memory_rows(found), *(c for d in found.devices for c in d.calls)]
+    ][:MOST_MEMORY_CALLS]
     texts = [line for line in memory_listing(found) if isinstance(line, str)][:3]
     shown = found.steps[:: len(found.steps) // MOST_MEMORY_STEPS + 1]
     return MemoryMeta(texts, calls, [(each.peak, each.alive) for each in shown])

@@ -43,6 +43,9 @@ from pyhybrid.views.serving.requests import (
     SlowRequest,
 )
 from pyhybrid.views.training.compiles import Compile, CompiledFunction, Compiles
+from pyhybrid.views.training.device_memory import DeviceMemory, FailedRequest
+from pyhybrid.views.training.memory import Memory, StepMemory
+from pyhybrid.views.training.memory_calls import MemoryCall
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 from pyhybrid.views.training.module_calls import HookFigures
 from pyhybrid.views.training.module_flops import Peak
@@ -54,6 +57,7 @@ from pyhybrid.views.training.operators import (
     ShapeCalls,
 )
 from pyhybrid.views.training.slow_steps import SlowStep
+from pyhybrid.views.training.steps import Growth
 from pyhybrid.views.wait_pairs import WaitPair, WaitPairs
 from pyhybrid.views.waits import FunctionWait, Waits
 
@@ -155,6 +159,12 @@ RECORDS = {
     "left out": LeftOut,
     "not merged": NotMerged,
     "findings": Found,
+    "memory": Memory,
+    "memory growth": Growth,
+    "memory call": MemoryCall,
+    "step memory": StepMemory,
+    "device memory": DeviceMemory,
+    "failed request": FailedRequest,
     "measured peak": Peak,
     "requests": Requests,
     "request part": RequestPart,

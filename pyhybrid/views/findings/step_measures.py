@@ -15,7 +15,8 @@ from pyhybrid.views.findings.process_measures import loader_workers
 from pyhybrid.views.garbage import garbage_of
 from pyhybrid.views.processes import identities
 from pyhybrid.views.training.compiles import function_of, why_again
-from pyhybrid.views.training.memory import call_text, memory_of
+from pyhybrid.views.training.memory import memory_of
+from pyhybrid.views.training.memory_calls import call_text
 from pyhybrid.views.training.module_calls import framework_folder, hook_figures
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.training.slow_steps import SlowSteps

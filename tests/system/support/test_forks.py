@@ -39,6 +39,7 @@ COMMANDS = [
     ("live", "--json", "4194304"),
     ("config",),
     ("import", "kineto", "none.json"),
+    ("import", "memory", "none.pickle"),
     ("merge", PROFILE, PROFILE, "-o", "merged"),
     ("probes",),
     ("snapshot", "nowhere"),

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_page import check_report
 from page_support import Browser
-from support import TARGETS, printed
+from support import TARGETS, command, printed
 from torch_support import TorchProcess
 
 from pyhybrid.tables.profile import Profile
@@ -80,7 +81,8 @@ def test_the_page_shows_it(tmp_path: Path, torch_process: TorchProcess, browse: 
     steps = """
         const section = page.locator('section.memory');
         const rows = await section.locator('li').allTextContents();
-        return [await section.locator('h2').textContent(), rows, await section.locator('polyline').count(), await axe()];
+        const title = await section.locator('h2').textContent();
+        return [title, rows, await section.locator('polyline').count(), await axe()];
     """
     title, rows, lines, wrong = browse(tmp_path / "out.html", steps)
     listing = printed(tmp_path, "report", "memory").splitlines()
@@ -113,3 +115,55 @@ torch.ones(5)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         assert "memory" not in profile.meta
         assert any("allocator gives out is not known" in note for note in profile.meta["notes"])
+
+
+SNAPSHOT = """
+import pickle, time, traceback
+import torch
+from torch import nn
+trace = []
+class Part(nn.Module):
+    def forward(self, x):
+        stack = [
+            {"filename": each.filename, "line": each.lineno, "name": each.name}
+            for each in reversed(traceback.extract_stack())
+        ]
+        now = {"time_us": time.time_ns() // 1000, "frames": stack}
+        trace.append({"action": "alloc", "addr": len(trace), "size": 1000 * len(trace)} | now)
+        end = time.thread_time() + 0.02  # samples tell the lines apart
+        while time.thread_time() < end: pass
+        return x
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Part() for _ in range(2))
+        self.head = Part()
+    def forward(self, x):
+        for layer in self.layers: x = layer(x)
+        return self.head(x)
+net = Net()
+for _ in range(3): net(torch.ones(2))
+pickle.dump({"segments": [], "device_traces": [trace]}, open("snapshot.pickle", "wb"))
+"""
+
+
+@pytest.mark.further
+def test_a_snapshot_of_a_gpu_by_module(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """Its stacks are real ones, the sizes are made up.  Layers that a loop calls are one."""
+    (tmp_path / "program.py").write_text(SNAPSHOT)
+    torch_process.profiled(tmp_path, "-q", "--format", "folded", tmp_path / "program.py")
+    command(tmp_path, "import", "memory", "snapshot.pickle", "out.pyhybrid")
+    text = printed(tmp_path, "report", "memory", "--json")
+    check_report(["memory", "--json"], text)
+    found = json.loads(text)
+    (device,) = found["devices"]
+    assert not found["followed"] and device["peak"] == 1000 * sum(range(9))
+    of_module = {each["module"]: (each["of_class"], each["pieces"]) for each in device["calls"]}
+    assert of_module == {"Net.layers.*": ("Part", 6), "Net.head": ("Part", 3)}
+    assert device["peak_step"] == 2
+    lines = printed(tmp_path, "report", "memory").splitlines()
+    assert lines[0].startswith("GPU 0, of snapshot.pickle: at most 0.04 MB lived (in step 2), ")
+    assert any(
+        "Net.layers.* [Part], Part.forward" in line or "Net.layers.* [Part], forward" in line
+        for line in lines
+    )
