@@ -21,6 +21,10 @@ def note_shapes(probability: float, /) -> str | None:
     """Note such a share of all calls of operators from now on, with their shapes: None, or what is
     not proven, and none are noted."""
 
+def note_shapes_again(probability: float, /) -> bool:
+    """Note them from now on, if they were noted before: in an earlier run, or by the parent of this
+    forked child."""
+
 def noted_shapes() -> tuple[
     list[tuple[str, tuple[int, ...], int, int]], list[tuple[int, int, int, bool, int]], int
 ]:

@@ -589,7 +589,8 @@ class Profiling:
         meta |= {"parts_cpu_ns": self.parts_cpu_ns} if self.parts_cpu_ns else {}
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")
         with suppress(Exception):  # it is profiled without their terms
-            meta |= hooks.metadata(self.native) if hooks else {}
+            measures = not (self.how or self.recorder)
+            meta |= hooks.metadata(self.native, measures) if hooks else {}
         return meta
 
     def leave(self, execs: bool) -> None:

@@ -62,7 +62,7 @@ def watch(
         followers.append(one)
         native.on_watched(_each(followers) if followers[1:] else one.begins)
 
-    def begin() -> None:
+    def begin(is_new: bool = True) -> None:
         from pyhybrid.frameworks import torch
 
         if steps:
@@ -70,7 +70,7 @@ def watch(
         if links:
             torch.link_backward(native)
         if shapes:
-            torch.note_shapes(native)
+            torch.note_shapes(native, is_new)
         if memory:
             with Ours():
                 from pyhybrid.frameworks import torch_memory
@@ -100,7 +100,7 @@ def watch(
     from pyhybrid.frameworks import torch
 
     register(torch.method_of(loaded), str(loaded.__file__))
-    begin()
+    begin(is_new=False)
 
 
 def _each(followers: list[Steps]) -> Callable[[CodeType], None]:
@@ -118,12 +118,18 @@ def pause() -> None:
         known.pause()
 
 
-def metadata(native: ModuleType) -> dict[str, Any]:
+def metadata(native: ModuleType, measures: bool) -> dict[str, Any]:
     """Return what a framework that the program imported knows of the run, as metadata of the
     profile.
 
-    Imports nothing, and runs nothing of the program's.
+    Imports nothing, and runs nothing of the program's; where it may `measure`, because the program
+    has ended, and with --torch shapes, some products of matrices.
     """
     known = [f"pyhybrid.frameworks.{name}" for name in ("torch", "torch_gpu", "torch_memory")]
     loaded = [sys.modules[name] for name in known if name in sys.modules]
-    return {key: value for each in loaded for key, value in each.metadata(native).items()}
+    facts = {key: value for each in loaded for key, value in each.metadata(native).items()}
+    if measures and facts.get("shapes"):
+        from pyhybrid.frameworks import torch
+
+        facts["peak"] = torch.measured_peak(facts["shapes"])
+    return facts

@@ -18,6 +18,7 @@ from pyhybrid.base.clock_pair import MONOTONIC
 from pyhybrid.base.files import table_beside
 
 _PACKAGE = "torch"
+_imported_in = 0  # the process in which that was seen
 FOLDER = f"/{_PACKAGE}/"  # of its files
 
 
@@ -203,8 +204,13 @@ def _link(torch: dict[str, Any]) -> str | None:
     return f"not proven: {reason}" if reason else None
 
 
-def note_shapes(native: ModuleType) -> None:
-    """Note some calls of operators with their shapes, from now on; else the profile has why not."""
+def note_shapes(native: ModuleType, is_new: bool) -> None:
+    """Note some calls of operators with their shapes, from now on; else the profile has why not.
+
+    `is_new`: PyTorch was imported just now; what it uses may not work in a fork of the process.
+    """
+    global _imported_in
+    _imported_in = os.getpid() if is_new else 0
     try:
         reason = _prove_shapes(vars(sys.modules[_PACKAGE]))
     except Exception as error:
@@ -223,6 +229,8 @@ def _prove_shapes(torch: dict[str, Any]) -> str | None:
     from pyhybrid import _torch
 
     names = tables()["shapes"]
+    if _torch.note_shapes_again(names["probability"]):
+        return None
     path = os.path.join(os.path.dirname(torch["__file__"]), tables()["backward"]["library"])
     if missing := _torch.prove_shapes(path):
         return f"libtorch has no {missing}"
@@ -265,15 +273,17 @@ def _noted_shapes() -> dict[str, Any]:
     at = {number: i for i, (*_, number) in enumerate(rows)}
     calls = [(at[of], *place) for of, *place in places if of in at]
     facts = {"shapes": shapes, "shapes_probability": names["probability"], "shapes_lost": n_lost}
-    return facts | {"shapes_calls": calls, "peak": _peak(shapes, names)}
+    return facts | {"shapes_calls": calls}
 
 
-def _peak(shapes: list[tuple[str, str, int]], names: dict[str, Any]) -> dict[str, Any] | None:
+def measured_peak(shapes: list[tuple[str, str, int]]) -> dict[str, Any] | None:
     """Return how many floating-point operations a second a product of matrices makes here, of the
-    type of the program's, with as many threads; None: it made none in this process, or that failed.
+    type of the program's, with as many threads; None: it made none, or that failed, or the process
+    may be a fork of the one that imported PyTorch: it would wait for threads that it does not have.
     """
     of_type: dict[str, int] = {}
-    for name, text, n in shapes:
+    names = tables()["shapes"]
+    for name, text, n in shapes if os.getpid() == _imported_in else ():
         if name in names["products"]:
             kind = next((each for each in names["peak_types"] if f"{each}[" in text), "")
             of_type[kind] = of_type.get(kind, 0) + n

@@ -245,6 +245,22 @@ static PyObject *note_shapes(PyObject *self, PyObject *probability)
     return text_or_none(missing);
 }
 
+PyDoc_STRVAR(note_shapes_again_doc,
+             "note_shapes_again(probability: float) -> bool\n\n"
+             "Note them from now on, if they were noted before: in an earlier run, or by the "
+             "parent of\nthis forked child.");
+
+static PyObject *note_shapes_again(PyObject *self, PyObject *probability)
+{
+    (void)self;
+    double share = PyFloat_AsDouble(probability);
+    if (PyErr_Occurred())
+        return NULL;
+    if (shapes_are_proven())
+        shapes_note(share, api);
+    return PyBool_FromLong(shapes_are_proven());
+}
+
 PyDoc_STRVAR(noted_shapes_doc,
              "noted_shapes() -> tuple[list[tuple[str, tuple[int, ...], int, int]], "
              "list[tuple[int, int, int, bool, int]], int]\n\n"
@@ -487,6 +503,7 @@ static PyMethodDef methods[] = {
     {"tensor", tensor, METH_VARARGS, tensor_doc},
     {"expect", expect, METH_O, expect_doc},
     {"note_shapes", note_shapes, METH_O, note_shapes_doc},
+    {"note_shapes_again", note_shapes_again, METH_O, note_shapes_again_doc},
     {"noted_shapes", noted_shapes, METH_NOARGS, noted_shapes_doc},
     {"look", look, METH_O, look_doc},
     {"made", made, METH_NOARGS, made_doc},

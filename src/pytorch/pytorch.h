@@ -83,6 +83,9 @@ struct shapes_place {
 void shapes_note(double probability, const struct backward_api *api);
 void shapes_stop(void);
 
+/* Were they noted before: in an earlier session, or by the parent of this forked child? */
+bool shapes_are_proven(void);
+
 /* Returns the first one from the number *at on, which becomes its own; NULL: no more.  *n_lost is how many found no room. */
 const struct shapes_entry *shapes_at(uint32_t *at, uint64_t *n_lost);
 

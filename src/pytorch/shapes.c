@@ -292,9 +292,15 @@ void shapes_stop(void)
         sched_yield();
 }
 
+static bool is_added; /* for the process's life, as module.c has it */
+
+bool shapes_are_proven(void)
+{
+    return is_added;
+}
+
 void shapes_note(double probability, const struct backward_api *of)
 {
-    static bool is_added; /* for the process's life, as module.c has it */
     shapes_stop();
     memset(table, 0, sizeof table);
     memset(place, 0, sizeof place);

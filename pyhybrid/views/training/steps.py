@@ -149,8 +149,9 @@ class Growth(Record):
 
 
 def memory_growth(steps: Sequence[Step]) -> Growth | None:
-    """Return it; None: it is not known of enough steps."""
-    known = [step.resident for step in steps if step.resident]
+    """Return it, of the thread with most steps; None: it is not known of enough steps."""
+    most = Counter(step.thread for step in steps).most_common(1)
+    known = [step.resident for step in steps if step.resident and step.thread == most[0][0]]
     later = known[len(known) // 4 :]
     half = len(later) // 2
     if half < FEWEST_HALF:

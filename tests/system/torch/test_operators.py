@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support import TARGETS, command, long_enough, made_once, printed
-from torch_support import TorchProcess
+from torch_support import OURS, TorchProcess
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -194,10 +194,10 @@ print(json.dumps({each: sum(n.values()) for each, n in counter.get_flop_counts()
 
 
 @pytest.mark.further
-def test_flops_by_module_are_pytorchs(tmp_path: Path, torch_process: TorchProcess) -> None:
+def test_flops_by_module_are_pytorchs(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(MODULES)
     options = ("-q", "--format", "folded", "--hz", "199", "--torch", "shapes")
-    told = torch_process.profiled(tmp_path, *options, tmp_path / "program.py")
+    told = command(tmp_path, *options, "program.py", **OURS).stdout  # no fork, which measures none
     counted = json.loads(told.splitlines()[-1])
     report = json.loads(printed(tmp_path, "report", "modules", "--json"))
     found = {e["name"]: e["flops"] + e["flops_backward"] for e in report["modules"]}
@@ -212,6 +212,33 @@ def test_flops_by_module_are_pytorchs(tmp_path: Path, torch_process: TorchProces
     assert of_class["Attention"] == sum(
         each["flops"] for each in report["modules"] if each["of_class"] == "Attention"
     )
+
+
+AGAIN = """
+import os, torch, pyhybrid
+a = torch.randn(8, 8)
+def run():
+    with pyhybrid.Profiler(torch=["shapes", "memory"]) as p:
+        for _ in range(2000): a @ a
+    meta = p.profile.meta
+    names = [name for name, *_ in meta.get("shapes", ())]
+    print(meta.get("shapes_off"), "aten::mm" in names, meta["memory"]["peak"], flush=True)
+for _ in range(12): run()
+child = os.fork()
+if not child:
+    run()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.further
+def test_shapes_of_several_sessions(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """What was proven once is so, whatever is looked at meanwhile; what is measured at an end is in
+    no figure of the memory."""
+    (tmp_path / "program.py").write_text(AGAIN)
+    lines = torch_process.run(tmp_path, tmp_path / "program.py").splitlines()
+    assert lines == ["None True 256"] * 13
 
 
 @pytest.mark.further
