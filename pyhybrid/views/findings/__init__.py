@@ -16,6 +16,7 @@ from pyhybrid.views.findings.finding_measures import MEASURES, idle
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.findings.process_measures import awaited
+from pyhybrid.views.findings.request_measures import requests
 from pyhybrid.views.findings.slow_layer import layer, uncompiled
 from pyhybrid.views.findings.step_measures import STEP_MEASURES
 from pyhybrid.views.training.in_steps import FEWEST_STEPS, in_steps
@@ -29,6 +30,7 @@ _MEASURES = {
     "awaited": awaited,
     "idle_threads": idle,
     "layer": layer,
+    "requests": requests,
     "uncompiled": uncompiled,
 }
 

@@ -161,12 +161,23 @@ def requests_of(profile: Profile, name: str = "", n_slowest: int = 5) -> Request
     return _View(profile, function, others).all(n_slowest)
 
 
-def _chosen(profile: Profile, name: str) -> tuple[KeptFunction, list[str]]:
-    functions = [
+def has_parts(profile: Profile) -> bool:
+    """Are there calls that may be requests, and samples that tell what waits are for?"""
+    is_wall = profile.meta.get("clock") == "wall" and profile.meta.get("mode") != "trace"
+    return is_wall and bool(_kept(profile))
+
+
+def _kept(profile: Profile) -> list[KeptFunction]:
+    return [
         each
         for each in kept_functions(profile)
-        if each.calls and (each.frame.kind, each.frame.name) != ("region", STEP_MARK)
+        if any(call.state != "partial" for call in each.calls)
+        and (each.frame.kind, each.frame.name) != ("region", STEP_MARK)
     ]
+
+
+def _chosen(profile: Profile, name: str) -> tuple[KeptFunction, list[str]]:
+    functions = _kept(profile)
     if not functions:
         raise PyhybridError(
             f"{profile.path}: no single calls are kept: run it with --keep NAME, the function that "
@@ -189,10 +200,7 @@ class _View:
 
     def __init__(self, profile: Profile, function: KeptFunction, others: list[str]) -> None:
         self._profile, self._function, self._others = profile, function, others
-        self._by_samples = (profile.meta.get("clock"), profile.meta.get("mode")) in (
-            ("wall", "hybrid"),
-            ("wall", "sample"),
-        )
+        self._by_samples = has_parts(profile)
         self._samples = profile.once(TurnSamples)
         self._start_ns = profile.process.start_ns or 0
         self._cpu_is_exact = bool(profile.usage)

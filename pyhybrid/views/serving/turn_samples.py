@@ -120,7 +120,7 @@ class TurnSamples:
                 begin = at_ns - n * period_ns
                 if n > 1 and (ends := edges.get(chunk.thread)):
                     next_edge = bisect_right(ends, begin)
-                    at_ns = min(at_ns, *ends[next_edge : next_edge + 1])
+                    at_ns = min([at_ns, *ends[next_edge : next_edge + 1]])
                 into.append(Sample(begin, at_ns, stack_of(place), *kinds[place]))
         for samples in self.of.values():
             samples.sort(key=lambda each: each.end)

@@ -96,6 +96,16 @@ def test_a_lock_that_another_thread_holds(pyhybrid: Callable[..., Run], tmp_path
     assert any("locks" in line and "refresh (server.py:10) on refresh" in line for line in shown)
 
 
+def test_the_first_screen_says_who_holds_it(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(THREADS)
+    pyhybrid("--keep", "handle", "--clock", "wall", "server.py")
+    found = json.loads(pyhybrid("report", "findings", "--json").result.stdout)["findings"]
+    (one,) = [each for each in found if each["rule"] == "requests"]
+    assert "of the time of 30 calls of handle was waiting for a lock, in look_up (" in one["text"]
+    assert one["text"].endswith(", while refresh (server.py:10) was at work")
+    assert one["command"] == "pyhybrid report requests"
+
+
 def test_what_others_ran_without_samples_of_waits(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
