@@ -27,8 +27,8 @@ class ImportGpu:
     """
 
     name = "import"
-    words = "kineto|memory FILE"
-    help = "put a GPU's trace or memory snapshot into a profile"
+    words = "KIND FILE"
+    help = "put a GPU's trace or memory into a profile"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
