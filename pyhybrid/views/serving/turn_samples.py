@@ -96,11 +96,14 @@ class TurnSamples:
         self._profile, self._lines = profile, Lines(profile)
         self.of: defaultdict[int, list[Sample]] = defaultdict(list)
         kinds: dict[int, tuple[str, bool]] = {}
+        is_wall = profile.meta.get("clock") == "wall"
         states, locks = states_of(profile), lock_nodes(profile)
         own, node_of, period_ns = profile.own_stacks, profile.stacks.node, profile.period_ns
 
         def kind(place: int) -> tuple[str, bool]:
             node, gil = node_of[stack_of(place)], gil_name(place)
+            if not is_wall:  # all of it is CPU time, also what the GIL's own code took
+                return RAN, gil == "held"
             if gil == "waiting":
                 return GIL, False
             if not waits(place):
