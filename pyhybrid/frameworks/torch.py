@@ -114,7 +114,29 @@ def _compiles(native: ModuleType) -> dict[str, Any]:
     since_ns = time.time_ns() - native.read_clock(MONOTONIC)
     facts = [_facts(vars(record), names, since_ns) for record in list(records)]
     full = len(records) == records.maxlen
-    return {"compiles": facts, "compiles_full": full, "graph_breaks": _breaks(vars(module), names)}
+    breaks = _breaks(vars(module), names)
+    graphs = _cuda_graphs(vars(module), names)
+    return {"compiles": facts, "compiles_full": full, "graph_breaks": breaks} | graphs
+
+
+def _cuda_graphs(module: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    """Return how often no CUDA graph was made, and how often one was made again; those that this
+    thread has."""
+    of, kind = names["skips"]
+    counters = module.get(names["breaks"][0])
+    counted = counters.get(of) if isinstance(counters, dict) else None
+    skipped = counted.get(kind, 0) if isinstance(counted, dict) else 0
+    again = 0
+    containers, manager, rerecords = names["graphs"]
+    trees = sys.modules.get(names["graphs_module"])
+    here = vars(trees).get("local") if trees else None
+    known = vars(here).get(containers) if here is not None else None
+    for each in list(known.values()) if isinstance(known, dict) else ():
+        made = vars(each).get(manager)
+        by_graph = vars(made).get(rerecords) if made is not None else None
+        for of_graph in list(by_graph.values()) if isinstance(by_graph, dict) else ():
+            again += sum(n for n in list(of_graph.values()) if type(n) is int)
+    return {"cuda_graphs": [skipped if type(skipped) is int else 0, again]}
 
 
 def _breaks(module: dict[str, Any], names: dict[str, Any]) -> list[tuple[str, int]]:

@@ -321,6 +321,11 @@ def compile_listing(found: Compiles) -> Listing:
     yield Table(list(_compile_columns(found.compiles)), found.compiles)
     for why, n in found.breaks[:MOST_BREAKS]:
         yield f"graph broken, {n} x: {middle(why, MOST_BREAK_TEXT)}"
+    if found.cuda_graphs_skipped or found.cuda_graphs_again:
+        yield (
+            f"CUDA graphs: {found.cuda_graphs_again:,} made again, "
+            f"{found.cuda_graphs_skipped:,} compiles without one"
+        )
     if any(each.calls is not None for each in found.by_function):
         yield "what was compiled, and ran, with the calls that compiled it:"
         yield Table(_COMPILED_COLUMNS, found.by_function)

@@ -339,6 +339,8 @@ export interface Compiles {
   share: number | null;
   is_cut: boolean;
   breaks: [string, number][];
+  cuda_graphs_skipped: number;
+  cuda_graphs_again: number;
 }
 
 /** Hold the summary's part: `shares` of all steps' time by phase, the largest first; as StepReport's `trains` and `tokens`. */

@@ -72,7 +72,8 @@ class Compiles(Record):
 
     `run_ns` and `calls` are those of the compiled functions, `share` that of the samples in
     compilers; `is_cut`: older ones are no longer in the record.  `breaks`: why graphs were broken,
-    in PyTorch's words, and how often.
+    in PyTorch's words, and how often.  `cuda_graphs_skipped`: so often none was made;
+    `cuda_graphs_again`: one was made again, for other addresses of its inputs, as a rule.
     """
 
     compiles: list[Compile]
@@ -86,6 +87,8 @@ class Compiles(Record):
     share: float | None
     is_cut: bool
     breaks: list[tuple[str, int]]
+    cuda_graphs_skipped: int
+    cuda_graphs_again: int
 
 
 @made_once
@@ -146,6 +149,7 @@ def compiles_of(profile: Profile) -> Compiles | None:
         _share(profile),
         bool(profile.meta.get("compiles_full")),
         sorted(((text, n) for text, n in profile.meta.get("graph_breaks") or ()), key=_most_first),
+        *(profile.meta.get("cuda_graphs") or (0, 0)),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, check_invariants, command, made_once
+from support import TARGETS, Run, check_invariants, command, made_once, printed
 from torch_support import TorchProcess
 
 from pyhybrid.tables import Call
@@ -251,3 +251,29 @@ def test_compiles_by_inductor(tmp_path: Path) -> None:
     assert kernels and "kernel" not in names
     graphs = [name for name in names if name.startswith("Runner.call [inductor ")]
     assert any("forward: addmm" in name for name in graphs)
+
+
+GRAPHS = """
+import types
+import torch
+import torch._inductor.cudagraph_trees as trees
+from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter as skip
+
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+skip("skipping cudagraphs due to cpu device")
+manager = types.SimpleNamespace(num_rerecord={None: {0: 2}, 1: {0: 1, 3: 4}})
+trees.local.tree_manager_containers[0] = types.SimpleNamespace(tree_manager=manager)
+trees.local.tree_manager_containers[1] = types.SimpleNamespace(tree_manager=None)
+"""
+
+
+@pytest.mark.further
+@pytest.mark.needs("torch")
+def test_cuda_graphs_that_were_made_again(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """As PyTorch counts them; the graphs are made up: there is no GPU."""
+    (tmp_path / "program.py").write_text(GRAPHS)
+    torch_process.profiled(tmp_path, "-q", "--format", "folded", tmp_path / "program.py")
+    said = json.loads(printed(tmp_path, "report", "compiles", "--json"))
+    assert (said["cuda_graphs_skipped"], said["cuda_graphs_again"]) == (1, 7)
+    line = "CUDA graphs: 7 made again, 1 compiles without one"
+    assert line in printed(tmp_path, "report", "compiles").splitlines()
