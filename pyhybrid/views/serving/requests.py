@@ -217,6 +217,7 @@ class _View:
             raise PyhybridError(f"{profile.path}: no call of {function.name} has ended")
         turns = (turn for each in calls.values() for turn in each)
         samples = self._samples.by_turn(turns, {function.frame.id})
+        self._sampled_ns = Counter[str]()  # of all requests, weighted
         self._requests = [
             self._request(call, each, [s for turn in each for s in samples.get(turn, ())])
             for call, each in calls.items()
@@ -233,9 +234,10 @@ class _View:
         for each in samples:
             if each.sample.part in OF_THREAD or (each.sample.part == RAN and exact is None):
                 parts[each.sample.part] += each.ns
-        if exact is not None:
-            parts[RAN] = min(exact, busy_ns)
-        waited_ns = busy_ns - min(parts[RAN], busy_ns)
+        for part, ns in parts.items():
+            self._sampled_ns[part] += ns * call.weight
+        parts[RAN] = min(parts[RAN] if exact is None else exact, busy_ns)
+        waited_ns = busy_ns - parts[RAN]
         sampled = sum(parts[part] for part in OF_THREAD)
         if sampled > waited_ns:
             for part in OF_THREAD:
@@ -254,10 +256,7 @@ class _View:
         requests, function = self._requests, self._function
         span_ns = max(self._closed) - min(self._opened)
         whole = self._part("request", [(r.total_ns, r.call.weight) for r in requests])
-        figures = [
-            self._part(part, [(r.parts.get(part, 0), r.call.weight) for r in requests])
-            for part in PARTS
-        ]
+        figures = self._parts()
         n = max(function.durations.calls, len(requests))
         model, calls_of = self._model()
         medians = {each.part: each.p50_ns for each in figures}
@@ -270,6 +269,20 @@ class _View:
             model,
             [self._slow(each, medians, calls_of.get(each.call.id, 0)) for each in slow],
         )
+
+    def _parts(self) -> list[RequestPart]:
+        """Return them all; shares of those that are sampled are of all samples, however short the
+        requests are that these fell in."""
+        found = [
+            self._part(part, [(r.parts.get(part, 0), r.call.weight) for r in self._requests])
+            for part in PARTS
+        ]
+        all_ns = sum(each.total_ns * each.call.weight for each in self._requests) or 1
+        shares = {each.part: each.share for each in found}
+        shares |= {part: ns / all_ns for part, ns in self._sampled_ns.items()}
+        rest = REST if self._by_samples else NOT_RUN
+        shares[rest] = max(0.0, 1 - sum(share for part, share in shares.items() if part != rest))
+        return [each._replace(share=shares[each.part]) for each in found]
 
     def _part(self, part: str, values: list[tuple[int, int]]) -> RequestPart:
         all_ns = sum(each.total_ns * each.call.weight for each in self._requests) or 1

@@ -50,6 +50,7 @@ class Within(NamedTuple):
 
     sample: Sample
     turn: Turn
+    is_held: bool
 
     @property
     def span(self) -> tuple[int, int, int]:
@@ -59,6 +60,10 @@ class Within(NamedTuple):
 
     @property
     def ns(self) -> int:
+        """Return for how much time it stands: of a wait of several periods what is in the turn, of
+        another one all, as of those of which the turns that were just as short have none."""
+        if not self.is_held:
+            return self.sample.end - self.sample.begin
         _, begin, end = self.span
         return end - begin
 
@@ -161,7 +166,7 @@ class TurnSamples:
                 if at < 0 or turn.end <= sample.begin or not inside[node_of[sample.stack]]:
                     continue
                 if is_held or sample.end <= turn.end:
-                    found.setdefault(turn, []).append(Within(sample, turn))
+                    found.setdefault(turn, []).append(Within(sample, turn, is_held))
         return found
 
     def within(self, thread: int, begin: int, end: int) -> Iterator[tuple[Sample, int]]:
