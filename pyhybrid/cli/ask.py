@@ -61,6 +61,8 @@ class Ask(View):
 def _more(profile: Profile, found: Answers) -> list[More]:
     """Return the commands that show what is not all here, if the profile has it."""
     from pyhybrid.report.answers import More
+    from pyhybrid.views.serving.requests import kept
+    from pyhybrid.views.training.memory import memory_of
 
     has = {
         "lines": profile.meta.get("lines"),
@@ -69,7 +71,8 @@ def _more(profile: Profile, found: Answers) -> list[More]:
         "ops": found.operators,
         "steps": found.steps,
         "compiles": found.compiles,
-        "memory": profile.meta.get("memory"),
+        "memory": memory_of(profile),
+        "requests": kept(profile),
         "processes": len(profile.processes) > 1,
         "findings": (),  # all are here
     }

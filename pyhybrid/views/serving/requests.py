@@ -164,10 +164,11 @@ def requests_of(profile: Profile, name: str = "", n_slowest: int = 5) -> Request
 def has_parts(profile: Profile) -> bool:
     """Are there calls that may be requests, and samples that tell what waits are for?"""
     is_wall = profile.meta.get("clock") == "wall" and profile.meta.get("mode") != "trace"
-    return is_wall and bool(_kept(profile))
+    return is_wall and bool(kept(profile))
 
 
-def _kept(profile: Profile) -> list[KeptFunction]:
+def kept(profile: Profile) -> list[KeptFunction]:
+    """Return the functions whose calls may be requests, most time first."""
     return [
         each
         for each in kept_functions(profile)
@@ -177,7 +178,7 @@ def _kept(profile: Profile) -> list[KeptFunction]:
 
 
 def _chosen(profile: Profile, name: str) -> tuple[KeptFunction, list[str]]:
-    functions = _kept(profile)
+    functions = kept(profile)
     if not functions:
         raise PyhybridError(
             f"{profile.path}: no single calls are kept: run it with --keep NAME, the function that "
@@ -186,8 +187,8 @@ def _chosen(profile: Profile, name: str) -> tuple[KeptFunction, list[str]]:
     if name:
         found = [each for each in functions if name in (each.name, each.frame.name)]
         if not found:
-            kept = ", ".join(each.name for each in functions)
-            raise PyhybridError(f"{profile.path}: no calls of {name!r} are kept, but of {kept}")
+            names = ", ".join(each.name for each in functions)
+            raise PyhybridError(f"{profile.path}: no calls of {name!r} are kept, but of {names}")
         chosen = found[0]
     else:
         outermost = [f for f in functions if any(call.parent is None for call in f.calls)]

@@ -138,3 +138,10 @@ def test_what_is_no_request(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     pyhybrid("--keep", "f", "-c", "def f(): pass\nf()")
     done = pyhybrid("report", "requests", "--of", "g", check=False).result
     assert done.returncode and "no calls of 'g' are kept, but of f" in done.stderr
+
+
+def test_ask_names_it_where_there_are_some(pyhybrid: Callable[..., Run]) -> None:
+    for words, has in (((), False), (("--keep", "f"), True)):
+        pyhybrid(*words, "-c", "def f(): pass\nf()")
+        more = json.loads(pyhybrid("ask").result.stdout)["more"]
+        assert any(" report requests " in each["command"] for each in more) == has
