@@ -157,7 +157,9 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     if (starting || sampler_running())
         return raise_start_error(-EBUSY, "a profiler is already running");
-    starting = true; /* others may run meanwhile */
+    if (options.sampler.inherits)
+        instances_clear(); /* their names are in the parent's spool */
+    starting = true;       /* others may run meanwhile */
     /* Before the first sample: codes may die after it.  If there is none, the file has that. */
     bool watches_code = process_hooks_watch_code();
     int error = sampler_start(&options.sampler, &info);

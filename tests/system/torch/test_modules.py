@@ -336,3 +336,26 @@ def test_without_the_framework_nothing_is_loaded(
     asked = pyhybrid("report", "modules", "out.pyhybrid", check=False).result
     assert asked.returncode == 1
     assert "no modules of PyTorch were called" in asked.stderr
+
+
+FORKS = """
+import os, sys, torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+for _ in range(3): net(torch.ones(2, 4))
+child = os.fork()
+if not child:
+    for _ in range(5): net(torch.ones(2, 4))
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.further
+@pytest.mark.needs("torch")
+def test_a_forked_child_has_the_names(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """Its parent found them, and has them in a spool of its own."""
+    (tmp_path / "program.py").write_text(FORKS)
+    torch_process.profiled(tmp_path, "-q", "--format", "folded", tmp_path / "program.py")
+    text = command(tmp_path, "report", "modules", "--json").stdout
+    calls = {each["name"]: each["calls"] for each in json.loads(text)["modules"]}
+    assert calls == {"Sequential": 8, "Sequential.0": 8, "Sequential.1": 8}
