@@ -56,7 +56,7 @@ def recorded(profile: Profile, tmp_path: Path) -> Iterator[Path]:
     assert path == f"/tmp/perf-{PID}.map"
     export_to(PerfMap(), profile, path)
     yield tmp_path
-    os.unlink(path)
+    Path(path).unlink(missing_ok=True)
 
 
 def test_what_only_damaged_files_have_is_written_all_the_same(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """perf.data record by record: order, threads that share a number, the exact event, features."""
 
-import os
 import re
 import struct
 from collections import Counter
@@ -104,7 +103,7 @@ def reused(tmp_path: Path) -> Iterator[Profile]:
         path = perf_map.default_path(profile, "")
         export_to(perf_map, profile, path)
         yield profile
-        os.unlink(path)
+        Path(path).unlink(missing_ok=True)
 
 
 @pytest.mark.needs("perf")
