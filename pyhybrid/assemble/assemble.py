@@ -25,12 +25,11 @@ from pyhybrid.assemble.exact import (
 )
 from pyhybrid.assemble.frames import Frames, name_starts
 from pyhybrid.assemble.import_calls import fold_import_calls
-from pyhybrid.assemble.memory import name_calls
-from pyhybrid.assemble.operator_calls import name_modules
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.run_part import Marks, restrict
 from pyhybrid.assemble.samples import ThreadSamples, count_samples
 from pyhybrid.assemble.source_files import source_files
+from pyhybrid.assemble.torch_calls import name_calls, name_modules
 from pyhybrid.assemble.trees import Forest, Tree
 from pyhybrid.base.pseudo_frames import DECORATED, TREE_FULL
 from pyhybrid.base.structs import Struct

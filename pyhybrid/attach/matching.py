@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-from pyhybrid.attach.processes import OLDEST, OWN_VERSION, Process
+from pyhybrid.attach.processes import OLDEST, OWN_VERSION, Process, words_of
 from pyhybrid.base.terminal_text import say
 from pyhybrid.errors import UsageError
 
@@ -66,10 +66,9 @@ def _candidates(process: Process, version: str) -> Iterator[str]:
                 folders.append(os.path.join(value, "bin"))
             elif name == "PATH":
                 folders += value.split(":")
-    with suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
-        first = os.fsdecode(file.read().partition(b"\0")[0])
-        if first.startswith("/"):
-            folders.insert(0, os.path.dirname(first))
+    first = next(iter(words_of(process.pid)), "")
+    if first.startswith("/"):
+        folders.insert(0, os.path.dirname(first))
     with suppress(OSError):
         folders.append(os.path.dirname(os.readlink(f"/proc/{process.pid}/exe")))
     folders += os.environ.get("PATH", "").split(":")

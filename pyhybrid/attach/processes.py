@@ -217,13 +217,6 @@ class Process:
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
 
     @property
-    def words(self) -> list[str]:
-        """Return its command; empty: it is not known, or it has none."""
-        with suppress(OSError), open(f"/proc/{self.pid}/cmdline", "rb") as file:
-            return [os.fsdecode(each) for each in file.read().split(b"\0")[:-1]]
-        return []
-
-    @property
     def listens_by(self) -> int:
         """Return the signal by which it listens (capture/listening.py); 0: it does not."""
         for each in self.mappings:
@@ -260,14 +253,13 @@ def below(pid: int, wants: Callable[[str], bool]) -> Iterator[Process]:
     for each in found:
         found += sorted(child for child, parent in parents.items() if parent == each)
     for number in found[1:]:
-        with suppress(UsageError):  # it is no Python, or has ended
-            process = Process(number)
-            words = process.words
-            what = never_profiled(words)
-            if what == FORK_SERVER and Process(parents[number]).words == words:
-                what = ""  # of what it forks
-            if not what and wants(program_of(words)):
-                yield process
+        words = words_of(number)
+        what = never_profiled(words)
+        if what == FORK_SERVER and words_of(parents[number]) == words:
+            what = ""  # of what it forks
+        if not what and wants(program_of(words)):
+            with suppress(UsageError):  # it is no Python, or has ended
+                yield Process(number)
 
 
 def spool_of(pid: int) -> str:
@@ -345,11 +337,20 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
+def words_of(pid: int) -> list[str]:
+    """Return the words of its command; none: it is not known, or it has none."""
+    return [os.fsdecode(each) for each in _command(pid)[:-1]]
+
+
 def command_of(pid: int) -> str:
-    """Return its command line; empty: it is not known, or it has none."""
+    """Return its command as a line to print; empty: it is not known, or it has none."""
+    return b" ".join(_command(pid)).decode("utf-8", "replace").strip()
+
+
+def _command(pid: int) -> list[bytes]:
     with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    return ""
+        return file.read().split(b"\0")
+    return []
 
 
 def status_of(pid: int, key: str) -> str:
@@ -376,11 +377,13 @@ def _catches(pid: int, signal: int) -> bool:
     return bool(int(status_of(pid, "SigCgt") or "0", 16) >> signal - 1 & 1)
 
 
-def processes() -> Iterator[Process]:
-    """Yield the Python processes that may be seen, by number."""
+def processes(wants: Callable[[str], bool] = lambda _: True) -> Iterator[Process]:
+    """Yield the Python processes that may be seen, by number: those whose script or module it
+    `wants`."""
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
-        with suppress(UsageError):
-            yield Process(pid)
+        if wants(program_of(words_of(pid))):
+            with suppress(UsageError):
+                yield Process(pid)
 
 
 def refusal(pid: int, error: OSError) -> UsageError:

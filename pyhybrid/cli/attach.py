@@ -121,18 +121,21 @@ class Prepared(NamedTuple):
         with ExitStack() as stack:
             stack.callback(first.close)
             first.begin(duration_s)
-            others = list(self._children(options)) if self.children != NO_CHILDREN else []
-            for each in others:
+            others = []
+            for each in self._children(options):
                 stack.callback(each.close)
+                others.append(each)
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                others = [each for each in pool.map(partial(_begins, duration_s), others) if each]
-            yield [first, *others]
+                begun = [each for each in pool.map(partial(_begins, duration_s), others) if each]
+            yield [first, *begun]
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                for remarks in pool.map(Attachment.end, [first, *others]):
+                for remarks in pool.map(Attachment.end, [first, *begun]):
                     for remark in remarks:
                         say(remark)
 
     def _children(self, options: dict[str, Any]) -> Iterator[Attachment]:
+        if self.children == NO_CHILDREN:
+            return
         wanted = CommandLineSettings(**{**self.asked, "children": self.children})
         parts = Parts(self.claim.spool, 0)
         for process in below(self.process.pid, wanted.wants_child):

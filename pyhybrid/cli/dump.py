@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 from pyhybrid.attach.matching import go_on_by_matching, is_matching
 from pyhybrid.attach.processes import Process, below, processes, while_it_lives
@@ -13,8 +13,8 @@ from pyhybrid.attach.same_stacks import listing
 from pyhybrid.attach.stacks import Reader
 from pyhybrid.base.light import matches
 from pyhybrid.base.terminal_text import say, write_lines
-from pyhybrid.capture.children import program_of
 from pyhybrid.errors import UsageError
+from pyhybrid.report.table import plain
 
 
 class Dump:
@@ -63,7 +63,7 @@ class Dump:
                 reader.read(process)
         found = reader.stacks()
         if args.json:
-            json.dump([_plain(each) for each in found], sys.stdout, indent=2)
+            json.dump(plain(found), sys.stdout, indent=2)
             print()
         else:
             write_lines(listing(found, full=args.full), sys.stdout)
@@ -77,19 +77,11 @@ def _chosen(words: list[str], *, children: bool) -> Iterator[Process]:
         if word.isdecimal():
             found = [Process(int(word))]
         else:
-            found = [each for each in processes() if matches(program_of(each.words), word)]
-            found = [each for each in found if each.pid != os.getpid()]
+            named = processes(partial(matches, pattern=word))
+            found = [each for each in named if each.pid != os.getpid()]
         if not found:
             raise UsageError(f"no Python process runs {word!r}: see `pyhybrid ps`")
         for each in found:
             family = [each, *(below(each.pid, lambda _: True) if children else [])]
             yield from (one for one in family if one.pid not in seen)
             seen.update(one.pid for one in family)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        return {name: _plain(each) for name, each in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    return value

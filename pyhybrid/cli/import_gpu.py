@@ -5,6 +5,8 @@ import json
 import os
 import sqlite3
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from pyhybrid.base.files import one_line
 from pyhybrid.base.terminal_text import say, write_lines
@@ -52,12 +54,8 @@ class ImportGpu:
             raise PyhybridError(
                 f"{args.trace}: a trace in which no GPU ran a kernel or copied anything{notes}"
             )
-        try:
-            with sqlite3.connect(path) as database:
-                placed.write(database)
-            database.close()
-        except sqlite3.Error as error:
-            raise PyhybridError(f"cannot write {path}: {one_line(error)}") from None
+        with _writing(path) as database:
+            placed.write(database)
         for note in trace.notes:
             say(f"{args.trace}: {note}")
         left = "".join(f", {n:,} {why}" for why, n in placed.unplaced.most_common())
@@ -78,13 +76,9 @@ class ImportGpu:
             return 0
         with open_profile(args) as profile:
             found, path = device_memory(args.trace, devices, profile), profile.path
-        try:
-            with sqlite3.connect(path) as database:
-                row = META, json.dumps(plain(found))
-                database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
-            database.close()
-        except sqlite3.Error as error:
-            raise PyhybridError(f"cannot write {path}: {one_line(error)}") from None
+        with _writing(path) as database:
+            row = META, json.dumps(plain(found))
+            database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
         named = sum(bool(call.module) for each in found for call in each.calls)
         n = sum(len(each.calls) for each in found)
         say(
@@ -92,3 +86,13 @@ class ImportGpu:
             f"{named:,} are in modules: `pyhybrid report memory`"
         )
         return 0
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[sqlite3.Connection]:
+    """Open a profile for a change that is made whole, or not at all.  Raises PyhybridError."""
+    try:
+        with closing(sqlite3.connect(path)) as database, database:
+            yield database
+    except sqlite3.Error as error:
+        raise PyhybridError(f"cannot write {path}: {one_line(error)}") from None

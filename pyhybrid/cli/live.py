@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from typing import Any
 
 from pyhybrid.base.terminal_text import say, visible
 from pyhybrid.capture.output_lock import PART
@@ -22,9 +21,11 @@ from pyhybrid.live.model import Live as Model
 from pyhybrid.live.pace import Pace
 from pyhybrid.live.source import Started, spool_of_process, spool_of_run
 from pyhybrid.options.table import Options
+from pyhybrid.report.table import plain
 
 LOOK_S = 0.05
 AS_LONG_AS_IT_RUNS_S = 10 * 86400.0
+DIGITS = 6  # of a number in JSON
 LAST_LINES = 5  # of a program's output that are shown where it ended at once
 
 
@@ -183,21 +184,8 @@ def _lines(model: Model, args: argparse.Namespace) -> int:
             if now:
                 now.ended = not runs
                 now.reader = pace.share
-                print(json.dumps(plain(now)), flush=True)
+                print(json.dumps(plain(now, DIGITS)), flush=True)
             if not runs:
                 break
             time.sleep(pace.pause_s)
     return 0
-
-
-def plain(value: Any) -> Any:
-    """Return it as JSON has it."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if hasattr(value, "__match_args__"):
-        return {name: plain(getattr(value, name)) for name in value.__match_args__}
-    return value

@@ -153,13 +153,16 @@ def _code(text: str) -> str:
     return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 
 
-def plain(value: Any) -> Any:
-    """Return figures as JSON has them: records by their fields; what is infinite is null."""
+def plain(value: Any, digits: int = 17) -> Any:
+    """Return figures as JSON has them: records by their fields; what is infinite is null.
+
+    Floating-point numbers have so many significant `digits`; 17 are all.
+    """
     if isinstance(value, float):
-        return value if isfinite(value) else None
+        return float(f"{value:.{digits}g}") if isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(each, digits) for key, each in value.items()}
     fields = getattr(value, "_fields", None) or getattr(value, "__match_args__", None)
     if fields:
-        return {field: plain(getattr(value, field)) for field in fields}
-    return [*map(plain, value)] if isinstance(value, list | tuple) else value
+        return {field: plain(getattr(value, field), digits) for field in fields}
+    return [plain(each, digits) for each in value] if isinstance(value, list | tuple) else value

@@ -1,10 +1,12 @@
-"""Names the calls to which memory was given out (frameworks/torch_memory.py): the module of a model
-around each, its function, and the program's.
+"""Names the calls to which PyTorch gave out memory (frameworks/torch_memory.py), and those of
+operators whose shapes were noted (frameworks/torch.py): the module of a model around each, its
+function, and the program's.
 
 In the spool a call is a thread and a node of its exact tree.  In the profile's metadata it is what
 people know it by, and calls that are the same so are one.
 """
 
+from collections import Counter
 from typing import Any
 
 from pyhybrid.assemble.frames import Frames
@@ -20,15 +22,16 @@ FIGURES = (
 
 
 def name_calls(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: Frames) -> None:
-    """Name them in the spool's metadata; `nodes` are those of each thread's exact tree."""
+    """Name those that got memory, in the spool's metadata; `nodes` are those of each thread's exact
+    tree."""
     found = spool.meta.get("memory")
     if not found:
         return
-    names = Names(tree, frames)
+    names = _Names(tree, frames)
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     of_call: list[dict[str, Any]] = []
     for thread, node, is_later, alive, allocated, pieces, at_peak, kept, used in found["calls"]:
-        key = names.of(node_of(spool, nodes, thread, node))
+        key = names.of(_node_of(spool, nodes, thread, node))
         row = rows.setdefault(key, dict(zip(_KEY, key, strict=True)) | dict.fromkeys(FIGURES, 0))
         of_call.append(row)
         now = dict(zip(FIGURES, (alive, allocated, pieces, at_peak, kept, used), strict=False))
@@ -45,7 +48,21 @@ def name_calls(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: F
     found["calls"] = sorted(used, key=lambda row: (-row["at_peak"], -row["allocated"]))
 
 
-def node_of(spool: Spool, nodes: dict[int, memoryview], thread: int, node: int) -> int:
+def name_modules(spool: Spool, nodes: dict[int, memoryview], tree: Tree, frames: Frames) -> None:
+    """Name the modules in which operators were called whose shapes were noted: `shapes_modules` of
+    the metadata has rows of the number of the shapes, module, its class, whether the backward pass
+    called it for that, how often.  `nodes` as of name_calls."""
+    calls = spool.meta.pop("shapes_calls", None)
+    if not calls:
+        return
+    names, found = _Names(tree, frames), Counter[tuple[int, str, str, bool]]()
+    for of, thread, node, is_later, n in calls:
+        module, of_class, *_ = names.of(_node_of(spool, nodes, thread, node))
+        found[of, module, of_class, is_later] += n
+    spool.meta["shapes_modules"] = [(*key, n) for key, n in sorted(found.items())]
+
+
+def _node_of(spool: Spool, nodes: dict[int, memoryview], thread: int, node: int) -> int:
     """Return the node of the tree; 0: it is not known."""
     index, folded = spool.folded_nodes.get(thread, (0, None))
     if folded is not None and 0 < node <= len(folded):
@@ -57,7 +74,7 @@ def node_of(spool: Spool, nodes: dict[int, memoryview], thread: int, node: int) 
 _KEY = ("module", "of_class", "function", "file", "line", "caller", "caller_file", "caller_line")
 
 
-class Names:
+class _Names:
     """Name what a node is known by."""
 
     def __init__(self, tree: Tree, frames: Frames) -> None:
