@@ -59,8 +59,13 @@ class Dump:
             if not is_matching(process):
                 say(f"process {process.pid} runs Python {process.shown_version}: it is left out")
                 continue
-            with while_it_lives(process.pid):
-                reader.read(process)
+            try:
+                with while_it_lives(process.pid):
+                    reader.read(process)
+            except UsageError as error:  # of those that are meant by a name some may just end
+                if str(process.pid) in args.which:
+                    raise
+                say(f"{error}: it is left out")
         found = reader.stacks()
         if args.json:
             json.dump(plain(found), sys.stdout, indent=2)
