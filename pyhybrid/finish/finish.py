@@ -377,7 +377,7 @@ def main(argv: list[str] | None = None) -> int:
         if os.path.dirname(prefix).endswith(RANKS):
             from pyhybrid.ranks.store import write_beside
 
-            write_beside(path)
+            write_beside(path, parts)
         if killed and reports:
             say(f"the program was killed: {path} is made of what was recorded until then")
         return EXPORT_FAILED if failed else 0

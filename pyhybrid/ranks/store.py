@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pyhybrid.assemble import open_profile
+from pyhybrid.assemble.writer import Made
 from pyhybrid.base.files import one_line, text_beside
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import PART, PROFILE, RANKS
@@ -73,7 +74,7 @@ def write(connection: Any, folder: str, name: str, rows: Rows) -> None:
                 "w", suffix=".csv", newline="", encoding="utf-8", errors="backslashreplace"
             ) as text,
         ):
-            lines = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NOTNULL)
+            lines = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_STRINGS)
             lines.writerows(rows[table])
             text.flush()
             types = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
@@ -99,15 +100,15 @@ def _run(connection: Any, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         raise PyhybridError(f"the query failed: {one_line(error)}") from None
 
 
-def write_beside(path: str) -> None:
+def write_beside(path: str, parts: Made | None = None) -> None:
     """Write the tables of a rank's profile into its folder, where DuckDB is installed: whoever asks
-    need not do it then.  What fails is a line on stderr."""
+    need not do it then.  `parts` are what is known of it.  What fails is a line on stderr."""
     folder = os.path.dirname(path)
     try:
         _see_linked_folders()
         if find_spec("duckdb") is None:
             return
-        with open_profile(path) as profile:
+        with Profile.open(path, **parts or {}) as profile:
             name = file_name(profile)
             write(connect(threads=1), folder, name, rows_of(profile, os.path.basename(path)))
         _note_collected(folder, path, name)

@@ -11,6 +11,8 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Buffer, Iterator, Sequence
+from itertools import compress
+from operator import or_
 from typing import Any, NamedTuple
 
 from pyhybrid._columns import add_up, inclusive, nearest, outermost, take
@@ -110,14 +112,17 @@ Rows = dict[str, list[tuple[Any, ...]]]  # by table; a row lacks `schema`
 
 def content_id(*parts: object) -> int:
     """Return the id of what has these parts."""
-    text = "\0".join("" if part is None else str(part) for part in parts)
+    return _hashed("\0".join(["" if part is None else str(part) for part in parts]))
+
+
+def _hashed(text: str) -> int:
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 def path_id(parent: int, function: int) -> int:
     """Return the id of a function below a path; the root's is 0."""
-    return content_id(parent, function)
+    return _hashed(f"{parent}\0{function}")  # as content_id(), of very many
 
 
 def process_key(facts: dict[str, Any], process: Process) -> int:
@@ -143,11 +148,15 @@ class _Made:
         self.n_nodes, self.n_frames = len(nodes.frame), max(profile.frames, default=0) + 1
         self.identities = identities(profile)
         self.directory = os.path.join(str(profile.meta.get("cwd") or ""), "")
-        self.function = {number: self._id(frame) for number, frame in profile.frames.items()}
+        self._functions: dict[int, int] = {}
         self.own = program_frames(profile)
         everything = bytes([1]) * self.n_nodes
         self.is_outer = outermost(nodes.parent, nodes.frame, everything)
-        self.phase = self._phases()
+        self.phase_of = self._phases()
+        is_phase = bytearray(self.n_nodes)
+        for node in self.phase_of:
+            is_phase[node] = 1
+        self.phase_above = nearest(nodes.parent, is_phase)
         self.steps: defaultdict[int, list[Step]] = defaultdict(list)
         found = steps_of(profile)
         for step in found.steps if found else ():
@@ -158,16 +167,22 @@ class _Made:
 
     def _reduces(self) -> bool:
         """Does the backward pass wait for other ranks in native code, which no call shows?"""
-        table, native = torch.steps(), set[int]()
+        table, native = torch.steps(), bytearray(self.n_frames)
         names = NamePatterns(table["reduces"])
         for number, frame in self.profile.frames.items():
             if frame.kind == "python" and frame.file:
                 if torch.is_listed(table["reduces_for"], frame.file, frame.name):
                     return True
             elif frame.kind == "native" and names.match(shorten_native(frame.name)):
-                native.add(number)
-        there = zip(self.phase, self.profile.nodes.frame, strict=True)
-        return bool(native) and any(phase == BACKWARD and frame in native for phase, frame in there)
+                native[number] = 1
+        at = compress(range(self.n_nodes), take(native, self.profile.nodes.frame))
+        return any(self._phase(node) == BACKWARD for node in at)
+
+    def _function(self, number: int) -> int:
+        """Return the id of the function that a frame is of."""
+        if number not in self._functions:
+            self._functions[number] = self._id(self.profile.frames[number])
+        return self._functions[number]
 
     def _id(self, frame: Frame) -> int:
         module = self.profile.modules.get(frame.module or 0)
@@ -176,8 +191,12 @@ class _Made:
         where = frame.address if frame.kind == "native" and frame.is_nameless else None
         return content_id(frame.kind, frame.name, file, frame.line, library, where)
 
-    def _phases(self) -> list[str]:
-        """Return by node the phase that is around it, the nearest one; "": none."""
+    def _phase(self, node: int) -> str:
+        """Return the phase that is around a node, the nearest one; "": none."""
+        return self.phase_of.get(self.phase_above[node], "")
+
+    def _phases(self) -> dict[int, str]:
+        """Return by node the phase that it is, of those that are one."""
         nodes = self.profile.nodes
         of_frame = {
             number: phase
@@ -186,12 +205,11 @@ class _Made:
         }
         of_frame.update(frame_phases(self.profile))
         is_phase = bytes(number in of_frame for number in range(self.n_frames))
-        above = nearest(nodes.parent, take(is_phase, nodes.frame))
         of_node = node_phases(self.profile)
-        return [
-            (of_node.get(node) or of_frame.get(nodes.frame[node], "")) if node else ""
-            for node in above
-        ]
+        return {
+            node: of_node.get(node) or of_frame.get(nodes.frame[node], "")
+            for node in compress(range(self.n_nodes), take(is_phase, nodes.frame))
+        }
 
     def add(self, rows: Rows, figures: ProcessFigures, file: str) -> None:
         """Add the rows of one process."""
@@ -240,27 +258,24 @@ class _Made:
         columns = samples, weight, total, calls, exact_total, exact_self
         self._add_functions(rows, key, columns)
         wait = inclusive(parent, self._waits(exact_total, total))
-        kept = bytearray(
-            t >= LEAST_SAMPLED_NS or e >= LEAST_EXACT_NS
-            for t, e in zip(total, exact_total, strict=True)
-        )
-        for node in range(n - 1, 0, -1):
-            if kept[node]:
-                kept[parent[node]] = 1
+        by_samples = map(LEAST_SAMPLED_NS.__le__, total)
+        kept = bytearray(map(or_, by_samples, map(LEAST_EXACT_NS.__le__, exact_total)))
+        kept[0] = 1
+        for node in [*compress(range(n), kept)]:
+            while not kept[node := parent[node]]:
+                kept[node] = 1
         above = nearest(parent, kept)
         own_samples, own_weight, own_exact = (
             add_up(above, each, n) for each in (samples, weight, exact_self)
         )
         ids, depths = {0: 0}, {0: 0}
-        for node in range(1, n):
-            if not kept[node]:
-                continue
+        for node in compress(range(1, n), kept[1:]):
             up = parent[node]
-            function = self.function[frame_of[node]]
+            function = self._function(frame_of[node])
             ids[node], depths[node] = path_id(ids[up], function), depths[up] + 1
             rows["path"].append(
                 (
-                    *(key, ids[node], ids[up], depths[node], function, self.phase[node]),
+                    *(key, ids[node], ids[up], depths[node], function, self._phase(node)),
                     bool(self.is_outer[node]),
                     *(own_samples[node], own_weight[node], total[node], calls[node]),
                     *(exact_total[node], own_exact[node], wait[node]),
@@ -270,8 +285,8 @@ class _Made:
     def _waits(self, exact_total: Sequence[int], total: Sequence[int]) -> array[int]:
         """Return by node for how long it waited for other ranks, where it is a call that does."""
         nodes, wait = self.profile.nodes, array("q", bytes(8 * self.n_nodes))
-        for node in range(1, self.n_nodes):
-            phase, above = self.phase[node], self.phase[nodes.parent[node]]
+        for node, phase in self.phase_of.items():
+            above = self._phase(nodes.parent[node])
             if phase == COMMUNICATION != above:
                 wait[node] = exact_total[node]
             elif self.reduces and phase == BACKWARD != above:
@@ -299,7 +314,7 @@ class _Made:
             file = file and file.removeprefix(self.directory)
             rows["function"].append(
                 (
-                    *(key, self.function[number], each.kind, each.name, file, each.line),
+                    *(key, self._function(number), each.kind, each.name, file, each.line),
                     *(library, number in self.own, *figures),
                 )
             )
@@ -361,4 +376,4 @@ class _Made:
                 of[2] += call.cpu_end_ns - call.cpu_begin_ns
                 of[3] = max(of[3], call.end_ns + self.to_unix_ns)
         for (at, frame), figures in sums.items():
-            yield key, at, self.function[frame], COMMUNICATION, *figures
+            yield key, at, self._function(frame), COMMUNICATION, *figures

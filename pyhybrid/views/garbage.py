@@ -71,10 +71,12 @@ class Garbage:
         threshold = int(self._profile.meta.get("gc_threshold") or USUAL_THRESHOLD)
         nodes = self._profile.nodes
         own, inside, above = Counter[int](), Counter[int](), defaultdict[int, Counter[int]](Counter)
+        of_node = Counter[int]()
         for row in young:
-            lived = max(0, threshold - freed(row))
-            own[nodes.frame[row.node]] += lived
-            path = dict.fromkeys(self._path(row.node))
+            of_node[row.node] += max(0, threshold - freed(row))
+        for node, lived in of_node.items():
+            own[nodes.frame[node]] += lived
+            path = dict.fromkeys(self._path(node))
             for frame, caller in zip(path, [*path][1:], strict=False):
                 above[frame][caller] += lived
             for frame in path:

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
+from pyhybrid._columns import add_up
 from pyhybrid.base.pseudo_frames import STEP_MARK
 from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
@@ -130,13 +131,10 @@ def find_steps(profile: Profile) -> Steps:
 
 def _n_lacking(profile: Profile) -> int:
     phase_of, frame_of = frame_phases(profile), profile.nodes.frame
-    optimizers = {frame for frame, phase in phase_of.items() if phase == OPTIMIZER}
+    counted = add_up(profile.exact.node, profile.exact.calls, len(frame_of))
     kept = Counter(call.node for call in profile.watched_calls)
-    counted = Counter[int]()
-    for node, calls in zip(profile.exact.node, profile.exact.calls, strict=True):
-        if frame_of[node] in optimizers:
-            counted[node] += calls
-    return sum(n - kept[node] for node, n in counted.items() if kept[node])
+    optimizers = (node for node in kept if phase_of.get(frame_of[node]) == OPTIMIZER)
+    return sum(counted[node] - kept[node] for node in optimizers if counted[node])
 
 
 class Growth(Record):
