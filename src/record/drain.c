@@ -19,8 +19,10 @@
 
 #define CHUNK 1024 /* stacks in one SPOOL_STACKS record */
 #define LONG_LIFE_NS 1000000000ull
-#define TICKS_FEW 4 /* that many more are thought to have stood for a tick each */
-#define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
+#define TICKS_OWED 16 /* so many make up for what those before them had */
+#define TICKS_MOST 16 /* what one may stand for, in ticks: more is of threads that none can meet */
+#define TICKS_FEW 4   /* that many more are thought to have stood for a tick each */
+#define PATIENCE 50   /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
 struct last_stack {
@@ -58,7 +60,7 @@ struct drain {
     struct stacks tree;
     struct stacks kernel;                   /* the kernel's call chains alone, outermost first */
     uint64_t tick_ns, period_ns, shared_ns; /* drain_set_ticks */
-    uint64_t n_sharing;                     /* ticks among which that is shared */
+    uint64_t n_sharing, given_ns;           /* ticks among which that is shared, and their parts */
     uint64_t tick_carry_ns; /* what the last tick was not given: less than a period */
     uint64_t ticked_ns;
     uint64_t until_ns;  /* samples up to here can be drained */
@@ -397,14 +399,18 @@ uint64_t drain_ticked_ns(const struct drain *d)
 }
 
 /* Fewer ticks meet threads than would by chance where processors are short: what waits for one gets it at a tick.  So where
- * it is known what the threads ran, the ticks share that. */
+ * it is known what the threads ran, the ticks share that: each has the usual part, and something of what those before
+ * it had too little or too much. */
 static uint64_t tick_ns(struct drain *d, enum tick_kind kind)
 {
     if (kind != TICK_SHARES)
         return d->tick_ns;
-    uint64_t each = (d->shared_ns + TICKS_FEW * d->tick_ns) / (++d->n_sharing + TICKS_FEW);
-    uint64_t least = d->tick_ns / 2, most = d->tick_ns * 2;
-    return each < least ? least : each > most ? most : each;
+    uint64_t usual = (d->shared_ns + TICKS_FEW * d->tick_ns) / (++d->n_sharing + TICKS_FEW);
+    int64_t each = (int64_t)usual + (int64_t)(d->shared_ns - d->given_ns) / TICKS_OWED;
+    int64_t most = (int64_t)d->tick_ns * TICKS_MOST;
+    each = each < 0 ? 0 : each > most ? most : each;
+    d->given_ns += (uint64_t)each;
+    return (uint64_t)each;
 }
 
 static uint32_t tick_weight(struct drain *d, const struct thread *t, enum tick_kind kind)

@@ -29,13 +29,21 @@ static void make_key(void)
     pthread_key_create(&thread_key, on_thread_end);
 }
 
+/* The collector may have seen the thread before it ran: that gave it a clock, unless it inherited one. */
+static bool needs_ticks(struct session *s, pid_t tid)
+{
+    struct thread *t = registry_find(&s->registry, tid);
+    return !t || (session_clock(s)->is_inherited && t->is_young && !t->n_own &&
+                  !newborn_has(&s->newborns, tid));
+}
+
 void sampler_thread_begins(void)
 {
     pthread_once(&thread_key_once, make_key);
     atomic_fetch_add(&handlers_running, 1);
     struct session *s = atomic_load(&session_current);
     pid_t tid = (pid_t)syscall(SYS_gettid);
-    if (s && !registry_find(&s->registry, tid) && !*s->wall_threads) {
+    if (s && needs_ticks(s, tid) && !*s->wall_threads) {
         pthread_setspecific(thread_key, &thread_key);
         newborn_begin(s, tid, true);
     }
