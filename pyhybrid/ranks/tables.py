@@ -11,11 +11,9 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Buffer, Iterator, Sequence
-from itertools import compress
-from operator import or_
 from typing import Any, NamedTuple
 
-from pyhybrid._columns import add_up, inclusive, nearest, outermost, take
+from pyhybrid._columns import add_up, inclusive, mark, nearest, outermost, rows_from, take
 from pyhybrid.base.hashes import blake2b
 from pyhybrid.base.name_patterns import LIBRARY_FOLDER, NamePatterns
 from pyhybrid.frameworks import torch
@@ -153,9 +151,7 @@ class _Made:
         everything = bytes([1]) * self.n_nodes
         self.is_outer = outermost(nodes.parent, nodes.frame, everything)
         self.phase_of = self._phases()
-        is_phase = bytearray(self.n_nodes)
-        for node in self.phase_of:
-            is_phase[node] = 1
+        is_phase = mark(array("I", self.phase_of), self.n_nodes)
         self.phase_above = nearest(nodes.parent, is_phase)
         self.steps: defaultdict[int, list[Step]] = defaultdict(list)
         found = steps_of(profile)
@@ -167,16 +163,21 @@ class _Made:
 
     def _reduces(self) -> bool:
         """Does the backward pass wait for other ranks in native code, which no call shows?"""
-        table, native = torch.steps(), bytearray(self.n_frames)
+        table, frames = torch.steps(), self.profile.frames
+        if any(
+            frame.kind == "python"
+            and frame.file
+            and torch.is_listed(table["reduces_for"], frame.file, frame.name)
+            for frame in frames.values()
+        ):
+            return True
+        passes = array("I", (node for node, phase in self.phase_of.items() if phase == BACKWARD))
+        below = rows_from(take(mark(passes, self.n_nodes), self.phase_above), 1)
         names = NamePatterns(table["reduces"])
-        for number, frame in self.profile.frames.items():
-            if frame.kind == "python" and frame.file:
-                if torch.is_listed(table["reduces_for"], frame.file, frame.name):
-                    return True
-            elif frame.kind == "native" and names.match(shorten_native(frame.name)):
-                native[number] = 1
-        at = compress(range(self.n_nodes), take(native, self.profile.nodes.frame))
-        return any(self._phase(node) == BACKWARD for node in at)
+        return any(
+            frames[number].kind == "native" and names.match(shorten_native(frames[number].name))
+            for number in {self.profile.nodes.frame[node] for node in below}
+        )
 
     def _function(self, number: int) -> int:
         """Return the id of the function that a frame is of."""
@@ -208,7 +209,7 @@ class _Made:
         of_node = node_phases(self.profile)
         return {
             node: of_node.get(node) or of_frame.get(nodes.frame[node], "")
-            for node in compress(range(self.n_nodes), take(is_phase, nodes.frame))
+            for node in rows_from(take(is_phase, nodes.frame), 1)
         }
 
     def add(self, rows: Rows, figures: ProcessFigures, file: str) -> None:
@@ -258,18 +259,19 @@ class _Made:
         columns = samples, weight, total, calls, exact_total, exact_self
         self._add_functions(rows, key, columns)
         wait = inclusive(parent, self._waits(exact_total, total))
-        by_samples = map(LEAST_SAMPLED_NS.__le__, total)
-        kept = bytearray(map(or_, by_samples, map(LEAST_EXACT_NS.__le__, exact_total)))
+        kept = bytearray(n)
         kept[0] = 1
-        for node in [*compress(range(n), kept)]:
-            while not kept[node := parent[node]]:
-                kept[node] = 1
+        for times, least in ((total, LEAST_SAMPLED_NS), (exact_total, LEAST_EXACT_NS)):
+            for node in rows_from(times, least):
+                while not kept[node]:
+                    kept[node] = 1
+                    node = parent[node]
         above = nearest(parent, kept)
         own_samples, own_weight, own_exact = (
             add_up(above, each, n) for each in (samples, weight, exact_self)
         )
         ids, depths = {0: 0}, {0: 0}
-        for node in compress(range(1, n), kept[1:]):
+        for node in rows_from(kept, 1)[1:]:
             up = parent[node]
             function = self._function(frame_of[node])
             ids[node], depths[node] = path_id(ids[up], function), depths[up] + 1
