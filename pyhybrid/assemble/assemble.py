@@ -34,6 +34,7 @@ from pyhybrid.assemble.trees import Forest, Tree
 from pyhybrid.base.pseudo_frames import DECORATED, TREE_FULL
 from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
+from pyhybrid.frameworks.torch_device_memory import META as DEVICE_MEMORY
 from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.spool import reader as spools
@@ -207,6 +208,13 @@ def assembled_of(
         notes.append(f"what PyTorch's allocator gives out is not known: {reason}")
     if reason := spool.meta.get("backward_off"):
         notes.append(f"backward work is not told by module: {reason}")
+    if failures := (spool.meta.get(DEVICE_MEMORY) or {}).get("failures"):
+        device, wanted, _ = failures[-1]
+        n = spool.meta[DEVICE_MEMORY]["n_failures"]
+        notes.append(
+            f"GPU {device} had no memory left for {wanted / 1e6:,.0f} MB"
+            f"{f' (the last of {n:,} such requests)' * (n > 1)}: `pyhybrid report memory`"
+        )
     notes += live.notes(spool.meta)
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}
     if any(lost.values()):

@@ -204,7 +204,7 @@ class Profiling:
             compilers, shapes = "compilers" in asked, "shapes" in asked
             awaits = self.settings.begins_later or start_at.awaited
             begins = start_at.package_begins if awaits else None
-            memory = "memory" in asked
+            memory = ("" if self.how else self.claim.prefix) if "memory" in asked else None
             hooks.watch(self.native, modules, steps, compilers, shapes, memory, gpu, begins)
 
     def _pause_frameworks(self) -> None:

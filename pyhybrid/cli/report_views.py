@@ -393,7 +393,8 @@ class Compiles(View):
 
 class MemoryView(View):
     """Prints what PyTorch's CPU allocator gave out (--torch memory), by module and call: at the
-    peak, for a backward pass, and what grows with the steps, with who holds it.
+    peak, for a backward pass, and what grows with the steps, with who holds it.  And of GPUs what a
+    snapshot of their memory has.
     """
 
     name = "memory"

@@ -27,20 +27,22 @@ def watch(
     steps: bool,
     compilers: bool,
     shapes: bool,
-    memory: bool,
+    memory: str | None,
     gpu: tuple[int, int] | None,
     begins: Callable[[CodeType], object] | None = None,
 ) -> None:
     """Register a framework with `native` (pyhybrid._native), now or once it is imported: its
     `objects`, the functions that `steps` are made of, and its compilers, unless what `compilers`
     call is to be counted.  `shapes`: those of its operators are noted.  `memory`: what its
-    allocator gives out is followed.  `gpu`: of how many of each so many steps the GPU's work is
+    allocators give out is followed, and a snapshot of a GPU's is named by this; empty: there is
+    none; None: it is not followed.  `gpu`: of how many of each so many steps the GPU's work is
     recorded; None: of none.  `begins` is called with the code of the framework's package when that
     is being imported."""
 
-    links = objects or gpu or memory  # what a backward pass does to what made it
+    follows = memory is not None
+    links = objects or gpu or follows  # what a backward pass does to what made it
     followers: list[Steps] = []
-    if gpu or memory:
+    if gpu or follows:
         import array  # noqa: F401 - while it is sought where ours are
 
     def register(method: CodeType | None, file: str) -> None:
@@ -53,7 +55,7 @@ def watch(
             with Ours():
                 from pyhybrid.frameworks import torch_gpu
             follow(torch_gpu.begin(native, above, *gpu))
-        elif steps or memory:
+        elif steps or follows:
             torch.register_steps(native, above)
         if not compilers:
             torch.register_compilers(native)
@@ -71,9 +73,11 @@ def watch(
             torch.link_backward(native)
         if shapes:
             torch.note_shapes(native, is_new)
-        if memory:
+        if memory is not None:
             with Ours():
-                from pyhybrid.frameworks import torch_memory
+                from pyhybrid.frameworks import torch_device_memory, torch_memory
+            if memory:
+                torch_device_memory.begin(native, memory)
             one = torch_memory.begin(native)
             if one:
                 follow(one)
@@ -82,7 +86,7 @@ def watch(
         with Ours():
             from pyhybrid.frameworks import torch
         register(torch.method_in(code), code.co_filename)
-        awaits = links or shapes or steps or memory
+        awaits = links or shapes or steps or follows
         package = torch.package_that_runs() if awaits or begins else None
         if begins and package:
             begins(package)
@@ -90,7 +94,7 @@ def watch(
             return
         if package is not None and not native.await_end(package, begin):
             why = "nothing tells when PyTorch is imported (-t, --include)"
-            for what in ["shapes"] * shapes + ["memory"] * memory:
+            for what in ["shapes"] * shapes + ["memory"] * follows:
                 torch.write_off(native, what, why)
 
     loaded = sys.modules.get(TORCH_MODULE)
@@ -125,7 +129,8 @@ def metadata(native: ModuleType, measures: bool) -> dict[str, Any]:
     Imports nothing, and runs nothing of the program's; where it may `measure`, because the program
     has ended, and with --torch shapes, some products of matrices.
     """
-    known = [f"pyhybrid.frameworks.{name}" for name in ("torch", "torch_gpu", "torch_memory")]
+    names = "torch", "torch_gpu", "torch_memory", "torch_device_memory"
+    known = [f"pyhybrid.frameworks.{name}" for name in names]
     loaded = [sys.modules[name] for name in known if name in sys.modules]
     facts = {key: value for each in loaded for key, value in each.metadata(native).items()}
     if measures and facts.get("shapes"):

@@ -380,7 +380,7 @@ class ProfilerOptions(Declared):
         "are there unless no-modules, no-steps say otherwise; gpu, what a GPU does, below the "
         "calls that launched it, of 10 of each 100 steps (gpu=10/100; of a model's calls where "
         "nothing is trained); shapes, with which operators are called, by one call in twenty; "
-        "memory, what its CPU allocator gives out, by call and step, and who holds what grows; "
+        "memory, what its allocators give out, by call and step, and who holds what grows; "
         "compilers, to count what torch.compile's compilers call, which otherwise is only sampled",
     )
     emit: Sequence[str] = option(

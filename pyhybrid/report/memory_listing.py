@@ -16,6 +16,7 @@ def memory_listing(found: Memory) -> Listing:
         yield from _of_cpu(found)
     for each in found.devices:
         yield from device_listing(each)
+    yield from found.notes
 
 
 def _of_cpu(found: Memory) -> Listing:

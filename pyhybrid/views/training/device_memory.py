@@ -15,8 +15,10 @@ from itertools import takewhile
 from typing import Any
 
 from pyhybrid.base.name_patterns import is_librarys
+from pyhybrid.errors import PyhybridError
+from pyhybrid.frameworks import torch_device_memory
 from pyhybrid.frameworks.torch import is_plumbing
-from pyhybrid.gpu.memory_snapshot import DeviceSnapshot, Stack
+from pyhybrid.gpu.memory_snapshot import DeviceSnapshot, Stack, read_snapshot
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.training.memory_calls import MemoryCall
@@ -83,9 +85,13 @@ def device_memory(
     return found
 
 
-def known_devices(profile: Profile) -> list[DeviceMemory]:
-    """Return what was imported into a profile."""
-    return [
+def known_devices(profile: Profile) -> tuple[list[DeviceMemory], list[str]]:
+    """Return what was imported into a profile, else what a snapshot has that was made in the run
+    and lies beside it; and notes on that one."""
+    recorded = profile.meta.get(torch_device_memory.META)
+    if META not in profile.meta and recorded:
+        return _recorded(profile, recorded)
+    imported = [
         DeviceMemory(
             **{
                 **each,
@@ -95,6 +101,17 @@ def known_devices(profile: Profile) -> list[DeviceMemory]:
         )
         for each in profile.meta.get(META) or ()
     ]
+    return imported, []
+
+
+def _recorded(profile: Profile, facts: dict[str, Any]) -> tuple[list[DeviceMemory], list[str]]:
+    notes = [f"PyTorch's history of GPU memory: {facts['error']}"] if facts["error"] else []
+    path = os.path.join(os.path.dirname(profile.path), facts["snapshot"])
+    try:
+        devices = device_memory(path, read_snapshot(path), profile)
+    except PyhybridError as error:
+        return [], [*notes, *([] if facts["error"] else [str(error)])]
+    return devices, notes
 
 
 def _call(key: tuple[Any, ...], figures: Counter[str]) -> MemoryCall:

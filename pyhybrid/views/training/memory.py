@@ -1,5 +1,6 @@
 """Memory of a training: what PyTorch's CPU allocator gave out, by module and call, and by step."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyhybrid.errors import PyhybridError
@@ -25,7 +26,8 @@ class Memory(Record):
     and `used`: the sums of all calls; `per_step`: of the calls that grow
     with the steps.  `lost`: pieces that found no room in the table, which no figure has, and
     `lost_bytes`.  `steps`: each `every`th.  `resident`: that of the process; null: not known.
-    `followed`: else nothing is known but of the `devices`, GPUs, of a snapshot that was imported.
+    `followed`: else nothing is known but of the `devices`, GPUs, of a snapshot.  `notes`: lines
+    on what is not known of these.
     """
 
     peak: int
@@ -43,14 +45,15 @@ class Memory(Record):
     steps: list[StepMemory]
     followed: bool
     devices: list[DeviceMemory]
+    notes: list[str]
 
 
 @made_once
 def memory_of(profile: Profile) -> Memory | None:
-    """Return what is known; None: nothing was followed, and no snapshot was imported."""
-    found, devices = profile.meta.get("memory"), known_devices(profile)
+    """Return what is known; None: nothing was followed, and there is no snapshot."""
+    found, (devices, notes) = profile.meta.get("memory"), known_devices(profile)
     if not found:
-        return of_devices(devices) if devices else None
+        return of_devices(devices, notes) if devices or notes else None
     start_ns = profile.process.start_ns or 0
     calls = [_call(each) for each in found["calls"]]
     steps = steps_of(profile)
@@ -70,14 +73,15 @@ def memory_of(profile: Profile) -> Memory | None:
         [StepMemory(begin - start_ns, alive, peak) for begin, alive, peak in found["steps"]],
         True,
         devices,
+        notes,
     )
 
 
-def of_devices(devices: list[DeviceMemory]) -> Memory:
+def of_devices(devices: list[DeviceMemory], notes: Sequence[str] = ()) -> Memory:
     """Return what is known where that is of snapshots alone."""
     values: dict[str, Any] = dict.fromkeys(Memory._fields, 0)
     values |= {"every": 1, "resident": None, "calls": [], "steps": [], "followed": False}
-    return Memory(**values | {"devices": devices})
+    return Memory(**values | {"devices": devices, "notes": [*notes]})
 
 
 def memory_figures(profile: Profile) -> Memory:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from json_page import check_report
 from page_support import Browser
 from support import TARGETS, command, printed
+from test_memory_snapshot import snapshot
 from torch_support import TorchProcess
 
 from pyhybrid.tables.profile import Profile
@@ -167,3 +171,53 @@ def test_a_snapshot_of_a_gpu_by_module(tmp_path: Path, torch_process: TorchProce
         "Net.layers.* [Part], Part.forward" in line or "Net.layers.* [Part], forward" in line
         for line in lines
     )
+
+
+# As PyTorch calls what is queued where it initializes CUDA, which it cannot here, and what observes
+# requests that fail.
+ON_A_GPU = """
+import sys, torch
+history = sys.modules["pyhybrid.frameworks.torch_device_memory"]._history
+assert torch.cuda._queued_calls[-1][0] == history.start
+if "starts" in sys.argv:
+    history.start()
+else:
+    history._began, history._is_theirs = True, True
+    for wanted in (7_000_000_000, 5_000_000_000):
+        history.fails(0, wanted, 3_000_000, 1_000_000)
+torch.nn.Linear(4, 4)(torch.ones(2, 4))
+"""
+
+
+def is_for_cuda() -> bool:
+    """Known without a PyTorch in this process."""
+    found = find_spec("torch")
+    return bool(found and (Path(str(found.origin)).parent / "lib" / "libtorch_cuda.so").exists())
+
+
+for_cuda = pytest.mark.skipif(not is_for_cuda(), reason="PyTorch is built without CUDA")
+
+
+@for_cuda
+def test_a_request_for_a_gpus_memory_fails(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """The snapshot lies beside the profile, and is of it; where it is gone, a line says so."""
+    torch_process.profiled(tmp_path, *OPTIONS, "-c", ON_A_GPU)
+    what = "GPU 0 had no memory left for 5,000 MB (the last of 2 such requests)"
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        assert f"{what}: `pyhybrid report memory`" in profile.meta["notes"]
+    path = tmp_path / "out.cuda-memory.pickle"
+    assert pickle.loads(path.read_bytes())["segments"] == []
+    assert json.loads(printed(tmp_path, "report", "memory", "--json"))["devices"] == []
+    path.write_bytes(pickle.dumps(snapshot()))
+    found = json.loads(printed(tmp_path, "report", "memory", "--json"))
+    assert [(d["snapshot"], d["peak"]) for d in found["devices"]] == [(path.name, 6000)]
+    path.unlink()
+    assert f"\ncannot read {path.name}: No such file" in printed(tmp_path, "report", "memory")
+
+
+@for_cuda
+def test_a_history_that_cannot_begin(tmp_path: Path, torch_process: TorchProcess) -> None:
+    torch_process.profiled(tmp_path, *OPTIONS, "-c", ON_A_GPU, "starts")
+    shown = printed(tmp_path, "report", "memory")
+    assert re.search(r"^PyTorch's history of GPU memory: \w+Error: ", shown, re.MULTILINE)
+    assert not (tmp_path / "out.cuda-memory.pickle").exists()
