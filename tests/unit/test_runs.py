@@ -367,7 +367,8 @@ def test_what_explains_a_phase(tmp_path: Path, slow: str) -> None:
         (first, *rest) = found[name].parts
         assert (first.part, not rest, found[name].mean_differs) == (part, True, True)
     assert first.more_ns == pytest.approx(24e6 if slow == "layer" else 12e6, rel=0.01)
-    assert not any(each.parts for name, each in found.items() if name in {"optimizer", "cpu"})
+    assert [each.part for each in found["cpu"].parts] == [part]
+    assert not found["optimizer"].parts
 
 
 def test_too_few_steps() -> None:

@@ -2,7 +2,7 @@
 
 Each step is one observation, so that one run a side shows its error (significance.py); with three
 or more a side the runs themselves do.  What of a phase changed most is by exact times of modules
-and of the program's functions, of all steps together.
+and of the program's functions, of all steps together; of CPU time by samples of these.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _NONE = Mean(0, 0)  # of a phase that a run did not have
 
 class StepFigures(Record):
     """Hold the steps of one run: how many; of `total`, `cpu` and each phase the median and the
-    mean, in nanoseconds.  `parts`: of each phase what a step has in which module or function."""
+    mean, in nanoseconds.  `parts`: of each phase, and of `cpu`, what a step has in which module or
+    function."""
 
     n_steps: int
     medians: dict[str, Mean]
@@ -50,7 +51,8 @@ class StepFigures(Record):
 
 
 class PartChange(Record):
-    """Hold a module or function of a phase, and its mean exact times in a step, in nanoseconds."""
+    """Hold a module or function of a phase, and its mean exact times in a step, in nanoseconds; of
+    `cpu` its CPU time by samples."""
 
     part: str
     before_ns: int
@@ -67,8 +69,8 @@ class StepChange(Struct):
     step's CPU time in the thread that runs it (`cpu`).
 
     `n_steps`: of each run before, and after; `trains`: they are of trainings.  `..._differs`: by
-    more than noise, in view of how many there are; None: there are too few steps.  `parts`: of a
-    phase, or of `total`, what changed most in the way in which its mean did.
+    more than noise, in view of how many there are; None: there are too few steps.  `parts`: what
+    of it changed most in the way in which its mean did.
     """
 
     name: str
@@ -106,9 +108,13 @@ def _parts(profile: Profile, found: Steps) -> dict[str, dict[str, float]]:
         name = f"{each.name} [{each.of_class}]"
         parts[FORWARD][name] += each.exact_own_ns / n
         parts[BACKWARD][name] += each.exact_own_backward_ns / n
+        parts[CPU][name] += each.own_weight_ns / n
     for row in phase_functions(profile):
+        name = labels[row.frame].partition(" (")[0]
         if row.phase not in (FORWARD, BACKWARD) or row.phase not in parts:
-            parts[row.phase][labels[row.frame].partition(" (")[0]] += row.total_ns / n
+            parts[row.phase][name] += row.total_ns / n
+        if row.phase != FORWARD or not has_modules:
+            parts[CPU][name] += (row.cpu_ns or 0) / n
     return {phase: dict(each) for phase, each in parts.items()}
 
 
@@ -156,8 +162,9 @@ def _changed_parts(
         found = Counter[str]()
         for run in side:
             for phase, of_phase in run.parts.items():
-                for name in of_phase if row.name in (phase, TOTAL) else ():
-                    found[name] += round(of_phase[name] / len(side))
+                if row.name == phase or (row.name == TOTAL and phase != CPU):
+                    for name, ns in of_phase.items():
+                        found[name] += round(ns / len(side))
         return found
 
     one, other = times(before), times(after)
