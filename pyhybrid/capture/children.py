@@ -197,12 +197,13 @@ def ranks(variables: Mapping[str, str] | None = None) -> dict[str, int]:
     nothing."""
     if variables is None:
         variables = os.environ
+    found = dict[str, int]()
     for names in RANK_VARIABLES:
         values = zip(RANK_KEYS, map(variables.get, names), strict=True)
         known = {key: int(text) for key, text in values if text and _is_number(text)}
-        if {"rank", "world_size"} <= known.keys():
-            return known
-    return {}
+        if {"rank", "world_size"} <= known.keys() and found.items() <= known.items():
+            found = known  # or the same with the local one (srun gives MPICH's programs no other)
+    return found
 
 
 def _is_number(text: str) -> bool:

@@ -82,6 +82,18 @@ def test_the_innermost_launcher_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert children.ranks() == {"rank": 7, "local_rank": 3, "world_size": 8}
 
 
+def test_srun_of_a_program_of_mpichs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`srun --mpi=pmi2` sets variables of both, and the local rank only as its own."""
+    for name, value in {"PMI_RANK": "3", "PMI_SIZE": "4", "SLURM_PROCID": "3"}.items():
+        monkeypatch.setenv(name, value)
+    assert children.ranks() == {"rank": 3, "world_size": 4}
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert children.ranks() == {"rank": 3, "local_rank": 1, "world_size": 4}
+    monkeypatch.setenv("SLURM_PROCID", "2")  # of the step in which that launcher runs
+    assert children.ranks() == {"rank": 3, "world_size": 4}
+
+
 @pytest.mark.needs("mpirun")
 def test_mpirun(folder: Path) -> None:
     """Each writes its tables beside its profile; nothing half-written is left."""
