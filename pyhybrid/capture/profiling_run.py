@@ -205,7 +205,8 @@ class Profiling:
             awaits = self.settings.begins_later or start_at.awaited
             begins = start_at.package_begins if awaits else None
             memory = ("" if self.how else self.claim.prefix) if "memory" in asked else None
-            hooks.watch(self.native, modules, steps, compilers, shapes, memory, gpu, begins)
+            what = modules, steps, compilers, shapes, memory, gpu
+            hooks.watch(self.native, *what, children.ranks, begins)
 
     def _pause_frameworks(self) -> None:
         hooks = sys.modules.get("pyhybrid.frameworks.hooks")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from pyhybrid.frameworks.torch_steps import Steps
+    from pyhybrid.frameworks.torch_steps import RankSearch, Steps
 
 TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"
@@ -29,6 +29,7 @@ def watch(
     shapes: bool,
     memory: str | None,
     gpu: tuple[int, int] | None,
+    ranks: Callable[[], dict[str, int]],
     begins: Callable[[CodeType], object] | None = None,
 ) -> None:
     """Register a framework with `native` (pyhybrid._native), now or once it is imported: its
@@ -36,12 +37,13 @@ def watch(
     call is to be counted.  `shapes`: those of its operators are noted.  `memory`: what its
     allocators give out is followed, and a snapshot of a GPU's is named by this; empty: there is
     none; None: it is not followed.  `gpu`: of how many of each so many steps the GPU's work is
-    recorded; None: of none.  `begins` is called with the code of the framework's package when that
-    is being imported."""
+    recorded; None: of none.  `ranks` returns what a launcher gave this process: where that is
+    nothing yet, it is asked again, as the framework is.  `begins` is called with the code of the
+    framework's package when that is being imported."""
 
     follows = memory is not None
     links = objects or gpu or follows  # what a backward pass does to what made it
-    followers: list[Steps] = []
+    followers: list[Steps | RankSearch] = []
     if gpu or follows:
         import array  # noqa: F401 - while it is sought where ours are
 
@@ -57,12 +59,27 @@ def watch(
             follow(torch_gpu.begin(native, above, *gpu))
         elif steps or follows:
             torch.register_steps(native, above)
+        if (gpu or steps or follows) and not ranks():
+            with Ours():
+                from pyhybrid.frameworks import torch_steps
+            one = torch_steps.RankSearch(native, ranks, drop)
+            if one.goes_on():
+                follow(one)
         if not compilers:
             torch.register_compilers(native)
 
-    def follow(one: Steps) -> None:
+    def follow(one: Steps | RankSearch) -> None:
         followers.append(one)
-        native.on_watched(_each(followers) if followers[1:] else one.begins)
+        listen()
+
+    def drop(one: RankSearch) -> None:
+        if one in followers:
+            followers.remove(one)
+            listen()
+
+    def listen() -> None:
+        only = followers[0].begins if followers else None
+        native.on_watched(_each(followers) if followers[1:] else only)
 
     def begin(is_new: bool = True) -> None:
         from pyhybrid.frameworks import torch
@@ -107,9 +124,9 @@ def watch(
     begin(is_new=False)
 
 
-def _each(followers: list[Steps]) -> Callable[[CodeType], None]:
+def _each(followers: list[Steps | RankSearch]) -> Callable[[CodeType], None]:
     def begins(code: CodeType) -> None:
-        for one in followers:
+        for one in tuple(followers):
             one.begins(code)
 
     return begins

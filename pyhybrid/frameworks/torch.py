@@ -396,6 +396,16 @@ def register_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -
     native.on_noted(_Written(native).note)
 
 
+def ranks() -> dict[str, int]:
+    """Return which rank the program made this process by PyTorch's process group, as meta data of a
+    profile; empty: it is none.  Raises what PyTorch does."""
+    table = tables()["ranks"]
+    module = sys.modules.get(table["module"])
+    if module is None or not getattr(module, table["begun"])():
+        return {}
+    return {key: int(getattr(module, table[key])()) for key in ("rank", "world_size")}
+
+
 class _Written:
     """Writes what was compiled while the program runs, so that one that is killed has it, too."""
 

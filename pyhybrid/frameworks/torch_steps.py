@@ -1,19 +1,22 @@
 """Follows the steps of a training while the program runs, by the begins of functions that are
-phases.
+phases; and which rank the process is.
 
 A step begins with what brings data or a forward pass, after an optimizer ran, on the thread that
 trains; where nothing is trained, with each forward pass.  All this runs in callbacks, so nothing of
 it is counted; what fails ends the following, not the program.
 """
 
+import json
 import sys
 from _thread import get_ident
-from collections.abc import Collection, Mapping, Sequence
-from types import CodeType, FrameType
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import CodeType, FrameType, ModuleType
 
+from pyhybrid.base.light import suppress
 from pyhybrid.frameworks import torch as names
 
 _BEGINS = ("data", "forward")  # the phases with one of which a step begins
+_LAST_LOOK = 4096  # functions after which a process that has no rank gets none, either
 
 
 class Steps:
@@ -107,6 +110,38 @@ class Steps:
         self._ended, self._is_inside, self._passes = False, False, 0
         self.n_steps += 1
         self.step_begins()
+
+
+class RankSearch:
+    """Finds which rank the process is where it gets that when it has long begun (of Ray Train, of
+    torch.multiprocessing.spawn), and writes it at once: being killed is the usual end of such.
+
+    It looks as the first, second, fourth, eighth... function that is a phase begins.
+    """
+
+    def __init__(
+        self,
+        native: ModuleType,
+        ranks: Callable[[], dict[str, int]],
+        ends: Callable[["RankSearch"], object],
+    ) -> None:
+        """Prepare it: `ranks` as for hooks.watch; `ends` is called where it need not go on."""
+        self._native, self._ranks, self._ends, self._n = native, ranks, ends, 0
+
+    def goes_on(self) -> bool:
+        """Look now, and return whether a rank is still to be sought."""
+        known = dict[str, int]()
+        with suppress(Exception):  # PyTorch's, or of a program that took os.environ apart
+            known = self._ranks() or names.ranks()
+        if known:
+            self._native.write_meta(json.dumps(known).encode())
+        return not known
+
+    def begins(self, _code: CodeType) -> None:
+        """Look, as a function begins, if it is its turn."""
+        self._n += 1
+        if not self._n & (self._n - 1) and not (self.goes_on() and self._n < _LAST_LOOK):
+            self._ends(self)
 
 
 def _runs(codes: Collection[CodeType]) -> bool:

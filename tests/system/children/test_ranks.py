@@ -90,6 +90,40 @@ def test_the_root_of_a_node(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     assert verdict(tmp_path, "out.pyhybrid") == found
 
 
+RANKS_OF_THE_PROGRAM = """
+import os, signal, sys
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank, store):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    net = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(4):
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    dist.barrier()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    both = mp.start_processes(work, (sys.argv[1],), 2, join=False, start_method=sys.argv[2])
+    for each in both.processes:
+        each.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_ranks_that_the_program_gives(
+    pyhybrid: Callable[..., Run], tmp_path: Path, method: str
+) -> None:
+    """No launcher sets variables for them, and they are killed."""
+    (tmp_path / "training.py").write_text(RANKS_OF_THE_PROGRAM)
+    pyhybrid("training.py", str(tmp_path / "store"), method, env=environment())
+    found = verdict(tmp_path, "out.pyhybrid")
+    assert [each["rank"] for each in found["ranks"]] == [0, 1]
+    assert found["world_size"] == 2
+    assert " of training.py" in printed(tmp_path, "ranks", "out.pyhybrid")
+
+
 def test_healthy_ranks_are_even(tmp_path: Path) -> None:
     launched(tmp_path, TRAINING, "none", STEPS, str(SLOW))
     assert verdict(tmp_path, "out.ranks")["slow"] == []
