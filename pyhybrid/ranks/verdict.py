@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyhybrid.base.structs import Struct, made
+from pyhybrid.capture.children import program_of
 from pyhybrid.ranks.store import Engine
 from pyhybrid.tables.schema import Record
 from pyhybrid.views.training.phases import BACKWARD, DATA, FORWARD, OTHER
@@ -153,15 +154,30 @@ def judge(ranks: Engine) -> Verdict:
 def judged(ranks: Engine) -> Judged:
     """Return the last run of a folder."""
     names, rows = ranks.named("SELECT * FROM process ORDER BY process")
-    every, runs = last_run([dict(zip(names, row, strict=True)) for row in rows])
-    return Judged(ranks, every, runs)
+    processes = [dict(zip(names, row, strict=True)) for row in rows]
+    every, runs = last_run(processes)
+    return Judged(ranks, every, runs, _command(min(every, key=_by_rank), processes))
+
+
+def _by_rank(process: dict[str, Any]) -> tuple[bool, int]:
+    return process["rank"] is None, process["rank"] or 0
+
+
+def _command(of: dict[str, Any], processes: Sequence[dict[str, Any]]) -> str:
+    """Return the command of the program that a process is of: that of a pool's or Ray's worker
+    names no program, so that of its run."""
+    if of["role"] or of["name"] != program_of(of["command"].split()):
+        run = [each for each in processes if each["file"] == of["file"]]
+        of = min(run, key=lambda each: each["began_ns"] or 0)
+    return str(of["command"])
 
 
 class Judged:
     """Hold a run's processes, and what is asked of their steps."""
 
-    def __init__(self, ranks: Engine, every: list[dict[str, Any]], runs: int) -> None:
-        self.ranks, self.every, self.runs, self.notes = ranks, every, runs, list[str]()
+    def __init__(self, ranks: Engine, every: list[dict[str, Any]], runs: int, command: str) -> None:
+        self.ranks, self.every, self.runs, self.command = ranks, every, runs, command
+        self.notes = list[str]()
         of_rank: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for each in every:
             if each["rank"] is not None:
@@ -194,7 +210,6 @@ class Judged:
         looked_at = self._looked_at()
         wall_ns = sum(row["wall_ns"] for row in self.sums.values())
         turns = self._garbage_turns()
-        first = self.main[min(self.main)] if self.main else self.every[0]
         if self.main and not self.sums:
             self.notes.append(
                 "no steps of a training are known (an optimizer of PyTorch's ends one): ranks "
@@ -212,7 +227,7 @@ class Judged:
         if few < MOST_STEPS * many:
             self.notes.append(f"ranks took {few:,} to {many:,} steps: these are compared by number")
         return Verdict(
-            command=first["command"],
+            command=self.command,
             began_ns=min((each["began_ns"] or 0 for each in self.every), default=0),
             world_size=size,
             step_ns=self.step_ns,
