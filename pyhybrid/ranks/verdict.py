@@ -21,6 +21,7 @@ from pyhybrid.views.training.phases import BACKWARD, DATA, FORWARD, OTHER
 SLOW = 0.02  # of a step: from there on a rank is slow
 LEAST = 0.01  # of a step: what is no reason
 LEAST_GARBAGE = 0.01  # of all steps, by collections of ranks in turn
+LEAST_OF_TURNS = 0.1  # of these those of other ranks than the one that collects most
 MOST_STEPS = 0.8  # of a rank's steps: in so many it has to be slow
 LEAST_STEPS = 8
 BURSTS = 0.1  # of a rank's steps: in so many it has to wait long for its loader
@@ -196,7 +197,9 @@ class Judged:
                 f"of rank {min(twice)} the last one counts"
             )
         if not self.main:
-            self.notes.append("no process has a rank: no launcher that is known started it")
+            self.notes.append(
+                "no process has a rank: no launcher that is known gave it one, nor did PyTorch"
+            )
         self.rank_of = {each["process"]: rank for rank, each in self.main.items()}
         rows = ranks.ask("rank_steps", processes=self.rank_of)
         self.sums = {row["process"]: row for row in rows}
@@ -289,8 +292,9 @@ class Judged:
         if not self.sums:
             return 0.0, 0
         (row,) = self.ranks.ask("garbage_turns", processes=self.sums)
-        share = (row["gc_ns"] or 0) / (row["wall_ns"] or 1)
-        in_turn = share >= LEAST_GARBAGE and row["ranks"] > 1
+        gc_ns = row["gc_ns"] or 0
+        share = gc_ns / (row["wall_ns"] or 1)
+        in_turn = share >= LEAST_GARBAGE and row["but_one_ns"] >= LEAST_OF_TURNS * gc_ns
         return (share, row["ranks"]) if in_turn else (0.0, 0)
 
     def _clocks(self) -> list[HostClock]:

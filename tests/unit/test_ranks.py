@@ -99,12 +99,15 @@ def test_tokens_are_shown_and_are_why(tmp_path: Path) -> None:
 
 
 def test_garbage_of_one_rank_and_of_ranks_in_turn(tmp_path: Path) -> None:
-    one, turns = tmp_path / "one", tmp_path / "turns"
+    one, most, turns = tmp_path / "one", tmp_path / "most", tmp_path / "turns"
+    of_most = tuple(range(0, N_STEPS, 2))
     save(one, (rank_rows(r, 4, gc_steps=range(0, N_STEPS, 4) if r == 2 else ()) for r in range(4)))
     found = verdict(one)
     assert [each.rank for each in found.slow] == [2]
     assert [each.phase for each in found.slow[0].reasons] == [GARBAGE]
     assert found.slow[0].reasons[0].in_steps == N_STEPS // 4
+    save(most, (rank_rows(r, 4, gc_steps=(3,) if r == 1 else of_most * (r == 2)) for r in range(4)))
+    assert verdict(most).garbage_ranks == 0  # one step is no turn
     save(turns, (rank_rows(r, 4, gc_steps=range(r, N_STEPS, 4)) for r in range(4)))
     found = verdict(turns)
     assert found.slow == [] and found.garbage_ranks == 4
