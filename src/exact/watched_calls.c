@@ -14,6 +14,16 @@ void watched_begin(struct watched_calls *w, uint32_t place, uint64_t since, bool
             .within = backward_place()};
 }
 
+void watched_begin_anew(struct watched_calls *w, uint32_t place, uint64_t since, uint64_t made)
+{
+    if (place >= w->begins_bytes / sizeof *w->begins)
+        return;
+    struct watched_begin *begin = &w->begins[place];
+    begin->since = since;
+    begin->cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    begin->made = made;
+}
+
 void watched_note(struct watched_calls *w, uint32_t place, uint32_t elements)
 {
     if (place < w->begins_bytes / sizeof *w->begins)

@@ -60,6 +60,9 @@ struct watched_calls {
 void watched_begin(struct watched_calls *w, uint32_t place, uint64_t since, bool is_seen,
                    uint64_t made);
 
+/* The call at this place, which has hardly begun, begins later than that; what was noted of it stays. */
+void watched_begin_anew(struct watched_calls *w, uint32_t place, uint64_t since, uint64_t made);
+
 /* What the model that it calls got, in elements, at most WATCHED_FREED_MOST; 0: it calls none, or that is not known. */
 void watched_note(struct watched_calls *w, uint32_t place, uint32_t elements);
 

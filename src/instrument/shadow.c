@@ -352,7 +352,7 @@ static __attribute__((noinline)) void notify_begin(struct exact *x, uint64_t fra
     if (!t->depth || t->stack[t->depth - 1].frame != frame)
         return;
     uint64_t now = t->stack[t->depth - 1].since = exact_ticks(x);
-    watched_begin(&t->watched, t->depth - 1, now, true, makers_next(t));
+    watched_begin_anew(&t->watched, t->depth - 1, now, makers_next(t));
 }
 
 /* The usual case, and nothing to spill registers for: a function that was called here before begins, called

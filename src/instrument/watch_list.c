@@ -20,7 +20,8 @@
 #include "turns.h"
 
 static PyObject *watched, *own_folders, *other_folders, *but_these, *on_begin, *on_noted;
-static bool is_to_note;
+static bool is_to_note;      /* as the next watched function begins */
+static bool is_noted_itself; /* the one that begins now: its own work comes first */
 
 #define RESTS_MAX 32
 static uint32_t rests[RESTS_MAX], n_rests; /* numbers of functions that have one */
@@ -49,7 +50,7 @@ void watch_list_clear(void)
     Py_CLEAR(but_these);
     Py_CLEAR(on_begin);
     Py_CLEAR(on_noted);
-    is_to_note = false;
+    is_to_note = is_noted_itself = false;
     call_inputs_set(NULL, NULL, NULL, NULL);
 }
 
@@ -76,6 +77,7 @@ bool watch_list_begins(uint64_t word)
     if (!has(noted, n_noted, word))
         return on_begin || is_to_note;
     is_to_note = on_noted;
+    is_noted_itself = on_begin;
     return on_begin;
 }
 
@@ -99,8 +101,9 @@ static void call_listener(PyObject *begins, PyObject *code)
 
 void watch_list_notify(uint64_t code)
 {
-    PyObject *notes = is_to_note ? Py_XNewRef(on_noted) : NULL;
-    is_to_note = false;
+    PyObject *notes = is_to_note && !is_noted_itself ? Py_XNewRef(on_noted) : NULL;
+    is_to_note &= is_noted_itself;
+    is_noted_itself = false;
     call_listener(notes, NULL);
     call_listener(Py_XNewRef(on_begin), (PyObject *)code);
 }
