@@ -13,6 +13,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import socket
 import struct
 import tempfile
@@ -124,12 +125,11 @@ class Meeting:
         """Wait so long, or until the process ends, or somebody asks for the end."""
         self._poll.register(connection, select.POLLIN)
         until = time.monotonic() + most_s
-        with suppress(KeyboardInterrupt):
-            while not self.wants_stop and (left := until - time.monotonic()) > 0:
-                for descriptor, _ in self._poll.poll(left * 1000):
-                    if descriptor != self._socket.fileno():
-                        return
-                    self.is_process(self._socket.accept()[0])
+        while not self.wants_stop and (left := until - time.monotonic()) > 0:
+            for descriptor, _ in self._poll.poll(left * 1000):
+                if descriptor != self._socket.fileno():
+                    return
+                self.is_process(self._socket.accept()[0])
 
     def close(self) -> None:
         """Leave nothing."""
@@ -138,6 +138,14 @@ class Meeting:
         with suppress(OSError):
             os.unlink(self.root + REQUEST.format(pid=self.process.own_number))
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def ends_in_order() -> None:
+    """Let SIGTERM, and SIGHUP where nobody ignores it, end this process as Ctrl-C does: by
+    KeyboardInterrupt, after which nothing of it is left there."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def ask_for_end(pid: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pyhybrid.attach.matching import go_on_by_matching, is_matching
 from pyhybrid.attach.processes import Process, below, n_filters, while_it_lives
-from pyhybrid.attach.session import Attachment, ask_for_end
+from pyhybrid.attach.session import Attachment, ask_for_end, ends_in_order
 from pyhybrid.base.system_calls import pidfd_open
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.children import Parts, folder_beside
@@ -56,7 +56,7 @@ class Attach:
             type=seconds,
             default=10.0,
             metavar="TIME",
-            help="for how long, in seconds, or 500ms (default: 10); Ctrl-C ends it sooner",
+            help="for how long, in seconds, or 500ms (default: 10); Ctrl-C, SIGTERM end it sooner",
         )
         parser.add_argument(
             "--every",
@@ -95,8 +95,9 @@ class Attach:
                 Process(args.pid)
                 ask_for_end(args.pid)
                 return 0
+            ends_in_order()
             if args.every is None:
-                return _once(args.pid, given, args)
+                return _once(args.pid, given, args)[0]
             return _again_and_again(args, given)
 
 
@@ -190,17 +191,28 @@ def _in_force(given: dict[str, Any]) -> dict[str, Any]:
     return {**usual, **values, **given, "config": files.files}
 
 
-def _once(pid: int, given: dict[str, Any], args: argparse.Namespace) -> int:
+def _once(pid: int, given: dict[str, Any], args: argparse.Namespace) -> tuple[int, bool]:
+    """Profile it once; returns the exit code, and whether a signal has ended that."""
     profile = prepared(pid, given, force=args.force)
+    has_begun = was_interrupted = False
     try:
-        _profile(profile, args.duration)
+        with profile.begun(args.duration) as (attachment, *others):
+            try:
+                has_begun = True
+                _say_begun(profile, args.duration, attachment, len(others))
+                attachment.wait(args.duration)
+            except KeyboardInterrupt:
+                was_interrupted = True
     except KeyboardInterrupt:
+        if has_begun:
+            where = os.path.relpath(profile.claim.spool)
+            raise PyhybridError(f"interrupted: what was recorded is in {where}") from None
         profile.claim.give_up()
         raise PyhybridError("interrupted before it has begun") from None
     except BaseException:
         profile.claim.give_up()
         raise
-    return files_of(profile)
+    return files_of(profile), was_interrupted
 
 
 def _again_and_again(args: argparse.Namespace, given: dict[str, Any]) -> int:
@@ -213,11 +225,13 @@ def _again_and_again(args: argparse.Namespace, given: dict[str, Any]) -> int:
         while True:
             next_s = time.monotonic() + args.every
             made.append(os.path.abspath(f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}"))
-            code = _once(args.pid, {**given, "output": made[-1]}, args)
+            code, was_interrupted = _once(args.pid, {**given, "output": made[-1]}, args)
             for old in made[: -args.keep_profiles]:
                 for path in glob.glob(f"{glob.escape(old)}.*"):
                     os.unlink(path)
             del made[: -args.keep_profiles]
+            if was_interrupted:
+                return code
             left = max(next_s - time.monotonic(), 0)
             if select.select([life], [], [], left)[0]:
                 say(f"process {args.pid} has ended")
@@ -228,14 +242,12 @@ def _again_and_again(args: argparse.Namespace, given: dict[str, Any]) -> int:
         os.close(life)
 
 
-def _profile(profile: Prepared, duration_s: float) -> None:
-    with profile.begun(duration_s) as (attachment, *others):
-        if profile.settings.summary:
-            what = f"process {profile.process.pid} is"
-            if profile.children != NO_CHILDREN:
-                what = f"process {profile.process.pid} and {len(others)} below it are"
-            say(f"{what} profiled for {duration_s:g} s (by {attachment.way})")
-        attachment.wait(duration_s)
+def _say_begun(profile: Prepared, duration_s: float, first: Attachment, n_others: int) -> None:
+    if profile.settings.summary:
+        what = f"process {profile.process.pid} is"
+        if profile.children != NO_CHILDREN:
+            what = f"process {profile.process.pid} and {n_others} below it are"
+        say(f"{what} profiled for {duration_s:g} s (by {first.way})")
 
 
 def files_of(profile: Prepared) -> int:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from contextlib import suppress
 
+from pyhybrid.attach.session import ends_in_order
 from pyhybrid.base.terminal_text import say, visible
 from pyhybrid.capture.output_lock import PART
 from pyhybrid.cli.attach import Attach, files_of, prepared
@@ -104,14 +105,15 @@ def _attached(pid: int, args: argparse.Namespace) -> int:
     asked = parser.parse_args(args.words)
     given = {name: value for name, value in vars(asked).items() if name in Options.options}
     folder = "" if "output" in given else tempfile.mkdtemp(prefix="pyhybrid-live-")
-    profile = None
+    ends_in_order()
     try:
         if folder:
             given["output"] = os.path.join(folder, "live")
         profile = prepared(pid, given, force=asked.force)
         with profile.begun(AS_LONG_AS_IT_RUNS_S):
             code = _show(profile.claim.spool, args)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it takes a moment to give it back
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)  # it takes a moment to give it back
         return code if folder else files_of(profile)
     finally:
         if folder:

@@ -324,6 +324,26 @@ def test_a_ring_of_profiles(program: type[Program], tmp_path: Path) -> None:
     attach("--every", "1s", "--duration", "2s", of.pid, folder=tmp_path, code=2)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(
+    program: type[Program], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C and SIGTERM end the ring; its files are made, and nothing stays in /tmp."""
+    of = program("sleep")
+    words = ["attach", "--every", "1h", "--duration", "1h", "--format", "folded", "-o", "a"]
+    ring = subprocess.Popen(
+        [*PYHYBRID, *words, str(of.pid)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    assert ring.stderr
+    assert "is profiled for 3600 s" in ring.stderr.readline()
+    ring.send_signal(number)
+    _, said = ring.communicate(timeout=PATIENCE_S)
+    assert ring.returncode == 0, said
+    assert len(list(tmp_path.glob("a-*.pyhybrid"))) == 1
+    assert not list(Path("/tmp").glob(f"pyhybrid-attach-{of.pid}-*"))
+    of.ends()
+
+
 FILTERED = """
 import ctypes, os, sys
 # struct sock_filter: return SECCOMP_RET_ALLOW (linux/seccomp.h)
