@@ -9,6 +9,7 @@ An SQLite Database File", 2.6).
 import json
 import os
 import sqlite3
+import stat
 import threading
 from array import array
 from collections.abc import Buffer, Callable, Iterable, Iterator, Sequence
@@ -240,10 +241,13 @@ def filled(path: str, name: str, fill: Callable[[Database], None]) -> Database:
 
 
 def begin_of(path: str) -> bytes:
-    """Return the first bytes of a file: what kind it is.  Raises PyhybridError."""
+    """Return the first bytes of a file: what kind it is.  Raises PyhybridError, also where it is a
+    pipe or a device: whoever opens a FIFO would wait for somebody who writes it."""
     try:
-        with open(path, "rb") as file:
-            return file.read(len(SQLITE_MAGIC))
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise PyhybridError(f"cannot read {path}: it is no regular file")
+            return f.read(len(SQLITE_MAGIC))
     except OSError as error:
         raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
 

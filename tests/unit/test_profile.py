@@ -143,6 +143,7 @@ def database(path: Path, *statements: str) -> None:
     [
         ("missing", "cannot read .*: No such file or directory"),
         ("folder", "cannot read .*: Is a directory"),
+        ("fifo", "cannot read .*: it is no regular file"),
         ("empty", "not a pyhybrid profile"),
         ("text", "not a pyhybrid profile"),
         ("other", "an SQLite database, but not a pyhybrid profile"),
@@ -155,6 +156,8 @@ def test_what_is_no_profile(tmp_path: Path, kind: str, message: str) -> None:
     path = tmp_path / "out.pyhybrid"
     if kind == "folder":
         path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
     elif kind == "empty":
         path.touch()
     elif kind == "text":
