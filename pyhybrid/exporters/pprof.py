@@ -183,13 +183,15 @@ class _Parts:
     def _mappings(self) -> Iterator[bytes]:
         """Yield the libraries that locations are in: names are known, pprof need not look.
 
-        The first one is what pprof calls the profile's file: the executable is below all others.
+        The first one is what pprof calls the profile's file: the executable is below all others,
+        and stands there even where no location is in it (an interpreter with a `libpython`).
         """
         used = set(map(self._module_of, self._locations))
         known = number(7, True) + number(8, True) + number(9, True) + number(10, True)
-        for module in sorted(self._profile.modules.values(), key=lambda module: module.base):
+        lowest_first = sorted(self._profile.modules.values(), key=lambda module: module.base)
+        for module in lowest_first:
             text = [part for part in module.segments if part[3] & EXECUTABLE]
-            if module.id not in used or not text:
+            if not text or (module.id not in used and module is not lowest_first[0]):
                 continue
             start, _, file_offset, _ = text[0]
             limit = text[-1][0] + text[-1][1]

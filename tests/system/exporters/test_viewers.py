@@ -147,7 +147,9 @@ def test_pprof_has_exact_calls_and_times_where_asked(nested: Run, export: Any) -
         shown = top_of(top)
         for name in "leaf", "middle", "inner", "outer":
             assert shown[name] == expected[name]
-    assert "Type: cpu\n" in pprof("-top", path)
+    top = pprof("-top", path)
+    assert "Type: cpu\n" in top
+    assert re.search(r"^File: python", top, re.MULTILINE)
 
 
 @pytest.mark.needs("viewers", "chromium")
