@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from pyhybrid import __version__
@@ -135,6 +136,14 @@ def _activate_trampoline(quiet: bool) -> None:
         say(advice)
 
 
+def _named_as_interpreter() -> None:
+    """Give the process the name that `python script.py` has, where it has that of our command:
+    native threads of the program inherit it, and would look like the profiler's."""
+    with suppress(OSError), open("/proc/self/comm", "r+b", buffering=0) as file:
+        if file.read(64) == b"pyhybrid\n":
+            file.write(os.fsencode(os.path.basename(sys.executable))[:15])
+
+
 def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     """Parse, start profiling, and return the program to run, and what to call when it begins.
 
@@ -147,6 +156,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     asked = of_rank(in_force(given, of_command_line(given)))
     settings = CommandLineSettings(**asked)  # before anything is done
     program = as_interpreter_takes(program)
+    _named_as_interpreter()
     job = Program(program)
     if asked["perf_trampoline"]:
         _activate_trampoline(quiet=not asked["summary"])

@@ -125,6 +125,16 @@ def test_pytest_itself(folder: Path) -> None:
     profile.close()
 
 
+def test_the_process_has_the_interpreters_name(folder: Path) -> None:
+    """Native threads have it from the process: none is to look like the profiler's."""
+    command = folder / "pyhybrid"
+    command.write_text(f"#!{sys.executable}\nfrom pyhybrid.cli import main; main()\n")
+    command.chmod(0o755)
+    code = "print(open('/proc/self/comm').read())"
+    done = run(folder, command, "-q", "--format", "folded", "-c", code)
+    assert done.stdout.strip() == Path(sys.executable).name[:15], done.stderr
+
+
 def test_a_module_runs_as_with_m(folder: Path) -> None:
     for words in (["module_here", "x", "-q"], ["json.tool", "--help"]):
         bare = run(folder, sys.executable, "-m", *words)
