@@ -6,6 +6,7 @@
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from time import gmtime, strftime
 from typing import Any, TextIO
 
@@ -62,6 +63,7 @@ FINDING_LINES = CAUTION_LINES = WAITED_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_OUTSIDE = 0.05  # of the samples: then it is shown that they are in none of the steps
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
+LEAST_WAIT_NS = 5_000_000  # shorter ones are 0.00 s
 N_WAITED, N_GROUPS = 3, 4
 N_CHILDREN, CHILDREN_LINES = 4, 2
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
@@ -70,11 +72,13 @@ FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
 
 def print_summary(summary: Summary, stream: TextIO) -> None:
     """Print it on `stream`; a stream that is gone is no error."""
-    show(lambda columns: render(summary, columns), stream)
+    with suppress(OSError):
+        show(lambda columns: render(summary, columns), stream)
 
 
 def print_written(paths: list[str], notes: list[str], stream: TextIO) -> None:
-    """Print what follows a summary that was printed before these files were made, alike."""
+    """Print what follows a summary that was printed before these files were made; so `stream` may
+    be gone, too."""
 
     def lines(columns: int) -> list[Line]:
         more = [line for note in notes for line in note_lines("note", note, columns, WARN)]
@@ -82,13 +86,14 @@ def print_written(paths: list[str], notes: list[str], stream: TextIO) -> None:
             more.append(fact("wrote", _files(paths)))
         return [cut_line(line, columns) for line in more]
 
-    show(lines, stream)
+    with suppress(OSError):
+        show(lines, stream)
 
 
 def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int | None) -> None:
     """Print it with its hot paths on one screen, or in `height` lines.
 
-    What is no terminal has room for as much as the largest screen.
+    What is no terminal has room for as much as the largest screen.  Raises OSError.
     """
     lines = height or height_of(stream)
     show(lambda columns: render_report(summary, tree, columns, lines), stream)
@@ -281,7 +286,7 @@ def _children(run: Run, others: Unprofiled) -> str:
 
 def _waited(waits: Waits) -> str:
     parts = []
-    if waits.total_ns:
+    if waits.waited_ns >= LEAST_WAIT_NS or waits.idle_ns > waits.total_ns / 100:
         idle = f", idle {waits.idle_ns / 1e9:.2f} s" if waits.idle_ns > waits.total_ns / 100 else ""
         seconds = f"{waits.waited_ns / 1e9:.2f} of threads' {waits.total_ns / 1e9:.2f} s"
         parts.append(f"{seconds} in Python{idle}")
@@ -289,7 +294,8 @@ def _waited(waits: Waits) -> str:
         parts.append(f"{each.waited_ns / 1e9:.2f} s {FOLDERS.sub('', each.name)}")
     if n := waits.unknown_threads:
         threads = f"{n} {'other ' if parts else ''}thread{'s' if n > 1 else ''}"
-        parts.append(f"not known of {threads}, which may have had no processor")
+        seconds = f"{waits.unknown_ns / 1e9:.2f} s"
+        parts.append(f"{threads} waited or had no processor for {seconds}: which is not known")
     return "; ".join(parts)
 
 

@@ -217,13 +217,15 @@ class FunctionWait(Record):
 class Waits(Record):
     """Hold the sums of all threads that ran Python: their exact time, what they waited, and what of
     the rest they were idle.  `functions`: those of the program with most of the waiting first.
-    `unknown_threads`: so many others did not run for as long, but may have had no processor."""
+    `unknown_threads`: so many others did not run for as long, but may have had no processor;
+    `unknown_ns`: for so long together."""
 
     total_ns: int
     waited_ns: int
     idle_ns: int
     functions: list[FunctionWait]
     unknown_threads: int
+    unknown_ns: int
 
 
 def all_waits(profile: Profile, most: int) -> Waits | None:
@@ -232,7 +234,7 @@ def all_waits(profile: Profile, most: int) -> Waits | None:
     known = [each for each in threads if not each.unknown_ns]
     waited_ns = sum(each.waited_ns for each in known)
     total_ns = sum(each.total_ns for each in known)
-    unknown = sum(each.unknown_ns >= LEAST_NS for each in threads)
+    unknown = [each.unknown_ns for each in threads if each.unknown_ns >= LEAST_NS]
     if waited_ns < max(LEAST_NS, LEAST_SHARE * total_ns) and not unknown:
         return None
     functions = sum((each.functions for each in known), Counter[int]())
@@ -240,7 +242,7 @@ def all_waits(profile: Profile, most: int) -> Waits | None:
         FunctionWait(wait_label(profile, frame), ns) for frame, ns in functions.most_common(most)
     ]
     idle_ns = sum(each.idle_ns for each in known)
-    return Waits(total_ns, waited_ns, idle_ns, named, unknown)
+    return Waits(total_ns, waited_ns, idle_ns, named, len(unknown), sum(unknown))
 
 
 def wait_label(profile: Profile, frame: int) -> str:

@@ -268,13 +268,14 @@ export interface Cost {
   counting_ns: number | null;
 }
 
-/** Hold the sums of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. `unknown_threads`: so many others did not run for as long, but may have had no processor. */
+/** Hold the sums of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. `unknown_threads`: so many others did not run for as long, but may have had no processor; `unknown_ns`: for so long together. */
 export interface Waits {
   total_ns: number;
   waited_ns: number;
   idle_ns: number;
   functions: FunctionWait[];
   unknown_threads: number;
+  unknown_ns: number;
 }
 
 /** Describe processes that are alike: their sums, `names` of the first and of the last one. */

@@ -182,6 +182,7 @@ def test_threads_that_wait_count_where_no_processor_was_wanting(
         assert ("blocked" in said) == is_said
         assert waits
         assert waits.unknown_threads == (0 if is_said else 4)  # which is said in `waited`
+        assert (waits.unknown_ns > 10**9) == (not is_said)
         if is_said:
             assert said["blocked"].text.startswith("4 threads did not run for ")
             assert "most of it in sync (" in said["blocked"].text
