@@ -100,6 +100,7 @@ def _subcommand(name: str, arguments: list[str]) -> int:
 def _result(found: "Command", parser: "ArgumentParser", arguments: list[str]) -> int:
     """Run it; returns the exit code."""
     import gc
+    from signal import SIGPIPE
 
     gc.disable()  # among a profile's rows it takes up to half the time, and finds nothing
     try:
@@ -107,12 +108,15 @@ def _result(found: "Command", parser: "ArgumentParser", arguments: list[str]) ->
         sys.stdout.flush()
     except OSError as error:  # all files' errors are PyhybridErrors
         import os
-        import signal
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush at exit
         if isinstance(error, BrokenPipeError):  # `| head` has seen enough
-            return 128 + signal.SIGPIPE
+            return 128 + SIGPIPE
         raise PyhybridError(f"cannot write on standard output: {error.strerror}") from None
+    except PyhybridError as error:
+        if isinstance(error.__cause__, BrokenPipeError):  # `export -o - | head`
+            return 128 + SIGPIPE
+        raise
     finally:
         gc.enable()
     return code

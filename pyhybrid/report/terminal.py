@@ -22,18 +22,16 @@ DIM, STRONG, WARN = "2", "1", "33"  # ECMA-48, 8.3.117 SGR: faint, bold, yellow
 
 
 def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
-    """Print the lines that `make` returns for a number of columns, with all in them visible."""
-    try:
-        terminal = stream.isatty()
-        lines = make(_columns(stream, terminal))
-        lines = [[(visible(text), style) for text, style in line] for line in lines]
-        styled = terminal and _has_styles()
-        stream.write(
-            "".join("".join(_part(*each, styled) for each in line) + "\n" for line in lines)
-        )
-        stream.flush()
-    except OSError:
-        pass
+    """Print the lines that `make` returns for a number of columns, with all in them visible.
+
+    Raises OSError where the stream does not take them.
+    """
+    terminal = stream.isatty()
+    lines = make(_columns(stream, terminal))
+    lines = [[(visible(text), style) for text, style in line] for line in lines]
+    styled = terminal and _has_styles()
+    stream.write("".join("".join(_part(*each, styled) for each in line) + "\n" for line in lines))
+    stream.flush()
 
 
 def _columns(stream: TextIO, terminal: bool) -> int:

@@ -408,19 +408,25 @@ def test_a_report_of_names_that_cannot_be_shown(
 
 
 def test_a_report_that_cannot_be_written(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    """`pyhybrid report --json | head -1`, and a full disk behind `>`."""
+    """`pyhybrid report | head -1`, and a full disk behind `>`."""
     pyhybrid("-q", "--format", "folded", "-c", "sum(range(10**6))")
-    command = [sys.executable, "-P", "-m", "pyhybrid", "report", "--json"]
     read, write = os.pipe()
     os.close(read)
     full = os.open("/dev/full", os.O_WRONLY)
-    said = "pyhybrid: cannot write on standard output: No space left on device\n"
-    for stdout, told in ((write, (128 + signal.SIGPIPE, "")), (full, (1, said))):
-        done = subprocess.run(
-            command, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
-        )
-        os.close(stdout)
-        assert (done.returncode, done.stderr) == told
+    no_space = "pyhybrid: cannot write {}: No space left on device\n"
+    for words, place in (
+        (("report",), "on standard output"),
+        (("report", "--json"), "on standard output"),
+        (("export", "-f", "folded", "-o", "-"), "/dev/stdout"),
+    ):
+        command = [sys.executable, "-P", "-m", "pyhybrid", *words]
+        for stdout, told in ((write, (128 + signal.SIGPIPE, "")), (full, (1, no_space))):
+            done = subprocess.run(
+                command, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+            )
+            assert (done.returncode, done.stderr) == (told[0], told[1].format(place))
+    os.close(write)
+    os.close(full)
 
 
 @pytest.mark.further
