@@ -47,8 +47,8 @@ def verdict_listing(verdict: Verdict, most: int | None = None) -> Listing:
     if verdict.missing:
         shown = ", ".join(map(str, verdict.missing[:MISSING_SHOWN]))
         more = ", ..." if len(verdict.missing) > MISSING_SHOWN else ""
-        of = f"of {verdict.world_size:,} ranks nothing is there"
-        yield _line("missing", f"{len(verdict.missing):,} {of}: {shown}{more}")
+        of = f"of {len(verdict.missing):,} of {verdict.world_size:,} ranks"
+        yield _line("missing", f"nothing is there {of}: {shown}{more}")
     if verdict.runs > 1:
         yield _line("note", f"{verdict.runs} runs (or restarts) are there: this is the last one")
     for note in verdict.notes:

@@ -158,7 +158,7 @@ def test_missing_ranks_and_two_runs(tmp_path: Path) -> None:
     assert found.runs == 2 and found.missing == [2, 5] and found.slow == []
     assert {each.host for each in found.ranks} == {"node0"}
     text = "\n".join(shown(verdict_listing(found)))
-    assert "2 of 8 ranks nothing is there: 2, 5" in text and "2 runs" in text
+    assert "nothing is there of 2 of 8 ranks: 2, 5" in text and "2 runs" in text
 
 
 def test_restarts_and_a_launcher(tmp_path: Path) -> None:
