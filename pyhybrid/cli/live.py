@@ -167,7 +167,9 @@ def _screen(model: Model, args: argparse.Namespace) -> int:
     gc.enable()  # the screen makes what refers to itself
     prefix = os.path.basename(model.path).removesuffix(PART)
     freezing = Freezing(model, prefix if model.path.endswith(PART) else "live")
-    why = Terminal(model, " ".join(args.words), Pace(args.interval), freezing).run()
+    why = None
+    with suppress(KeyboardInterrupt):  # SIGTERM: it has given the terminal back
+        why = Terminal(model, " ".join(args.words), Pace(args.interval), freezing).run()
     if made := freezing.wait():
         say(made)
     if why:

@@ -152,16 +152,20 @@ def test_it_agrees_with_the_profile(program: Callable[..., Program], tmp_path: P
 
 
 @pytest.mark.version
-def test_a_process_that_runs(program: Callable[..., Program], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_runs(
+    program: Callable[..., Program], tmp_path: Path, number: signal.Signals
+) -> None:
     of = program()
     files = Path(f"/proc/{of.process.pid}/fd")
     before = sorted(os.listdir(files))
     shown = live(tmp_path, of.process.pid)
     now = lines_until(shown, "hot")
     assert now["processes"][0]["pid"] == of.process.pid
-    shown.send_signal(signal.SIGINT)
+    shown.send_signal(number)
     shown.communicate(timeout=PATIENCE_S)
     assert shown.returncode == 0
+    assert not list(Path("/tmp").glob(f"pyhybrid-attach-{of.process.pid}-*"))
     until(lambda: sorted(os.listdir(files)) == before)
     assert of.end() > 0
     assert sorted(os.listdir(tmp_path)) == ["end", "program.py"]
