@@ -84,7 +84,7 @@ class LiveOutputs:
                 else:  # they load it; the program's own `os.environ` stays as it is
                     os.putenv(variable, path)
             except OSError as error:
-                say(f"the tool {name} is not to be had: {error}")
+                say(f"the tool {name} is not to be had: {error.strerror or error}")
 
 
 # Nobody is warned of our threads when the program forks (src/python/fork_warning.c).

@@ -361,7 +361,8 @@ class Profiling:
         except BaseException as error:
             self.started = False
             if not self.how and self.settings.summary:
-                say(f"recording ends: {error}")
+                why = error.strerror if isinstance(error, OSError) else None
+                say(f"recording ends: {why or error}")
             raise
         return kept
 
