@@ -20,7 +20,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.live.model import WINDOW_S, Question
 from pyhybrid.live.model import Live as Model
 from pyhybrid.live.pace import Pace
-from pyhybrid.live.source import Started, spool_of_process, spool_of_run
+from pyhybrid.live.source import Started, check_records, spool_of_process, spool_of_run
 from pyhybrid.options.table import Options
 from pyhybrid.report.table import plain
 
@@ -90,6 +90,7 @@ class Live:
         if not args.json:
             _check_terminal()
         if len(args.words) == 1 and (path := spool_of_run(program[0])):
+            check_records(path)
             return _show(path, args)
         if len(program) == 1 and program[0].isdecimal() and not os.path.lexists(program[0]):
             pid = int(program[0])

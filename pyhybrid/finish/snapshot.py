@@ -23,6 +23,8 @@ def make_snapshot(spool_path: str, prefix: str, why: str) -> str:
     and return its path.  Raises PyhybridError."""
     with tempfile.TemporaryDirectory(prefix="pyhybrid-snapshot-") as folder:
         spools = copied_spools(spool_path, folder)
+        if not spools:
+            raise PyhybridError(f"{spool_path}: nothing is recorded there yet")
         return make_of_spools(spools, prefix, [], lambda: {"snapshot": why})
 
 

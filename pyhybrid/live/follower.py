@@ -219,7 +219,8 @@ class Follower:
 
     def _take_segments(self, taken: Taken) -> None:
         for segment in self._segments:
-            (number,) = _NUMBER.unpack(os.pread(self._file, _NUMBER.size, segment.at))
+            head = os.pread(self._file, _NUMBER.size, segment.at)
+            number = _NUMBER.unpack(head)[0] if len(head) == _NUMBER.size else 0
             if not number:
                 continue
             if number != segment.number:
@@ -257,7 +258,10 @@ class Follower:
         being written."""
         best, where = place.taken, -1
         for at in (place.at, place.at + place.size):
-            length, check, number = HALF.unpack(os.pread(self._file, HALF.size, at))
+            head = os.pread(self._file, HALF.size, at)
+            if len(head) < HALF.size:
+                continue  # the file breaks off
+            length, check, number = HALF.unpack(head)
             if best < number <= self.committed and length <= place.size - HALF.size:
                 best, where = number, at
         if where < 0:

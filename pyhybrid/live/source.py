@@ -5,6 +5,7 @@ A program can be started for it (Started): it gets no terminal, what it writes g
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pyhybrid.capture.output_lock import PART, prefix_of
-from pyhybrid.errors import UsageError
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.spool import HEADER
 
 _DELETED = " (deleted)"
 
@@ -24,6 +26,19 @@ def spool_of_run(name: str) -> str:
         if path.endswith(".part") and os.path.isfile(path):
             return path
     return ""
+
+
+def check_records(path: str) -> None:
+    """Raise PyhybridError where nothing is recorded, and nobody is about to."""
+    try:
+        with open(path, "rb") as spool:
+            if os.fstat(spool.fileno()).st_size >= HEADER.size:
+                return
+            with suppress(BlockingIOError):
+                fcntl.flock(spool, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                raise PyhybridError(f"{path}: breaks off before anything was recorded")
+    except OSError as error:
+        raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
 
 
 def spool_of_process(pid: int) -> str:

@@ -22,6 +22,7 @@ from pyhybrid.assemble.assemble import Assembled, assemble
 from pyhybrid.capture import finisher
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.finish import finish, main, make
+from pyhybrid.finish.snapshot import make_snapshot
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
 
@@ -525,3 +526,11 @@ def test_what_site_would_read_is_left_out(
         importlib.import_module("pyhybrid._native")
     command = finisher.Finisher(types.ModuleType("native"), sys.executable, 0o22).command
     assert (b"-S" in command) == is_there
+
+
+def test_a_snapshot_of_nothing(tmp_path: Path) -> None:
+    """The run has just begun, or its disk was full."""
+    (tmp_path / "out.pyhybrid.part").touch()
+    with pytest.raises(PyhybridError, match="nothing is recorded there yet"):
+        make_snapshot(str(tmp_path / "out.pyhybrid.part"), str(tmp_path / "s"), "test")
+    assert os.listdir(tmp_path) == ["out.pyhybrid.part"]

@@ -101,6 +101,18 @@ def test_a_counter_is_that_of_the_last_round(tmp_path: Path) -> None:
     follower.close()
 
 
+def test_a_counter_of_which_a_part_is_there(tmp_path: Path) -> None:
+    """The disk was full, or a copy broke off."""
+    path, spool = tmp_path / "run.pyhybrid.part", written()
+    spool.replaced(form.TYPE["CLOCK"], form.STRUCT["spool_clock"].pack(0, 0, 100, 10**9))
+    for end in range(spool.boundaries[-2], spool.boundaries[-1]):
+        path.write_bytes(spool.data[:end])
+        follower = Follower(str(path))
+        follower.read()
+        assert follower.spool.pid == os.getpid()
+        follower.close()
+
+
 def test_what_is_no_spool(tmp_path: Path) -> None:
     path = tmp_path / "x.part"
     path.write_bytes(b"x" * 64)

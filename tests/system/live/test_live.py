@@ -351,6 +351,7 @@ WITHOUT = "import sys; sys.modules['textual'] = None; from pyhybrid.cli import m
     [
         (("--json", "text.part"), "text.part: not a pyhybrid spool"),
         (("--json", "old.part"), "old.part: written by an older pyhybrid: spool version 1,"),
+        (("--json", "empty.part"), "empty.part: breaks off before anything was recorded"),
         (("--json", "4194304"), "there is no process 4194304"),
         (("--json", "none.py"), "can't open 'none.py'"),
         (("--json",), "what to show is missing"),
@@ -360,6 +361,7 @@ WITHOUT = "import sys; sys.modules['textual'] = None; from pyhybrid.cli import m
 def test_one_line_says_why(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     (tmp_path / "text.part").write_text("x" * 100)
     (tmp_path / "old.part").write_bytes(b"PYHSPOOL" + b"\1\0\0\0" + bytes(100))
+    (tmp_path / "empty.part").touch()
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITHOUT, "live", *words],
         cwd=tmp_path,
