@@ -54,6 +54,7 @@ _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files"
 LONGEST_VARIABLE = 32 << 10  # bytes: an exec takes 128 KB at most (execve(2), MAX_ARG_STRLEN)
 
 of_command_line: Profiling | None = None  # the run of `python -m pyhybrid`
+_starting: dict[int, Profiling] = {}  # by process: a forked child's may go on as the parent's does
 
 
 class Profiling:
@@ -102,8 +103,19 @@ class Profiling:
     def start(self) -> None:
         """Claim the spool and start the clocks, paused.
 
-        Nothing is left if it fails, or if a signal handler of the program's raises meanwhile.
+        Nothing is left if it fails, or if a signal handler of the program's raises meanwhile.  One
+        starts at a time: what fails must know whether the session that runs then is its own.
         """
+        process = getpid()
+        try:
+            if _starting.setdefault(process, self) is not self:  # in another thread
+                raise PyhybridError("cannot start: a profiler is already running")
+            self._start()
+        finally:
+            if process in _starting and _starting[process] is self:  # no calls: none may raise
+                del _starting[process]
+
+    def _start(self) -> None:
         try:
             from pyhybrid import _native
         except ImportError as error:

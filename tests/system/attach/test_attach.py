@@ -324,6 +324,24 @@ def test_a_ring_of_profiles(program: type[Program], tmp_path: Path) -> None:
     attach("--every", "1s", "--duration", "2s", of.pid, folder=tmp_path, code=2)
 
 
+def test_of_three_who_attach_one_profiles(program: type[Program], tmp_path: Path) -> None:
+    """One profiles it, the others are refused, and it goes on."""
+    of = program("sleep")
+    for _ in range(3):
+        begun = [
+            subprocess.Popen(
+                [*PYHYBRID, "attach", *QUICK, "-q", "-o", f"a{n}", str(of.pid)],
+                cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+            )
+            for n in range(3)
+        ]  # fmt: skip
+        said = [each.communicate(timeout=PATIENCE_S)[1] for each in begun]
+        for each, line in zip(begun, said, strict=True):
+            assert "already" in line if each.returncode else not line, said
+        assert 0 in [each.returncode for each in begun]
+    of.ends()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(
     program: type[Program], tmp_path: Path, number: signal.Signals
