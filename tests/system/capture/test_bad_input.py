@@ -55,7 +55,10 @@ USAGE = {
     "a view as an option": (["report", "--steps"], "a word without dashes: report steps"),
     "a view behind the file": (["report", "out.pyhybrid", "tree"], "first: report tree out.py"),
     "two views": (["report", "lines", "tree", "out.pyhybrid"], "unrecognized arguments: out"),
-    "an option of other views": (["report", "tree", "--slowest", "3"], "goes with report calls, requests, steps"),
+    "an option of other views": (
+        ["report", "tree", "--slowest", "3"],
+        "goes with report calls, requests, steps",
+    ),
     "an option of another view": (["report", "--by-class"], "--by-class goes with report modules"),
     "a height of JSON": (["report", "--height", "30", "--json"], "--height is for text"),
     "names of another format": (["export", "-f", "perf", "--all-frames"], "is for folded and html"),
