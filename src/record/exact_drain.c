@@ -32,6 +32,7 @@ struct exact_drain {
     struct backward_drain later;
     struct spool_clock clock;
     struct spool_place clock_place;
+    uint64_t pair_ns; /* when the last of the clocks' pairs was written */
 };
 
 struct exact_drain *exact_drain_new(struct spool *s, struct canonical *w, struct exact *x,
@@ -76,6 +77,7 @@ void exact_drain_codes(struct exact_drain *d)
     }
 }
 
+#define PAIR_NS 1000000000ull
 #define CLOCK_TRIES 5
 
 /* Both clocks at one moment.  Whoever is preempted in between reads two: the try that took least counts. */
@@ -106,6 +108,13 @@ static void write_clock_pair(const struct exact *x, struct spool *s)
         pair = (struct spool_clock_pair){before + took / 2, now};
     }
     spool_append(s, SPOOL_CLOCK_PAIR, &pair, sizeof pair, NULL, 0);
+}
+
+/* One a second; of a run that has just begun more, for it may be short. */
+static bool is_time_for_pair(const struct exact_drain *d)
+{
+    uint64_t runs_ns = d->clock.time_ns - d->clock.first_ns;
+    return d->clock.time_ns - d->pair_ns >= (runs_ns / 2 < PAIR_NS ? runs_ns / 2 : PAIR_NS);
 }
 
 static void write_clock(struct exact_drain *d)
@@ -266,8 +275,10 @@ void exact_drain_write(struct exact_drain *d, const struct registry *r, bool las
 {
     struct exact *x = d->exact;
     write_clock(d);
-    if (x->logs)
+    if (x->logs && (last || is_time_for_pair(d))) {
         write_clock_pair(x, d->spool);
+        d->pair_ns = d->clock.time_ns;
+    }
     exact_drain_logs(d, r);
     struct exact_thread *t = atomic_load(&x->threads), *before = NULL, *next;
     for (; t; t = next) {
